@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A wait may move to another shard. Its entry there is the wait, and the one that its future names
-//! stays and says where that is.
+//! says where that is. It stays until the future has the answer or is dropped.
 //!
 //! - **One outcome**: an entry leaves *Waits* once, under its shard's lock.
 //! - **Listed**: the engine's records name the entries that wait, and no others. As a wait ends, it

@@ -227,14 +227,16 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         key: &Q,
         reason: &CancelReason,
     ) -> usize {
-        let mut removed = B::default(); // it is dropped unlocked
+        // What goes is dropped unlocked: a reason may have a value of the user's.
+        let mut removed = B::default();
+        let mut closed = None;
         self.cancel_key(key, |mark| {
             mark.epoch = 0;
             if mark.value.take().is_some() {
                 self.engine.valued_keys.release();
             }
             if let Some(rare) = &mut mark.rare {
-                rare.closed = None;
+                closed = rare.closed.take();
             }
             mem::swap(&mut mark.beside, &mut removed);
             Some(reason.clone())

@@ -25,7 +25,7 @@ use timer_core::{TaskId, TimerHandle};
 
 use crate::{
     error::WaitError,
-    operation::Outcome,
+    operation::{CancelReason, Outcome},
     reason::Reason,
     sync::Limit,
     table::{Batch, Ended, EndedAt, Engine, Table, future::Yields, keys::Keys, shard::Shard},
@@ -368,7 +368,8 @@ pub(super) fn end_listed<K: WatchKey, B: Beside>(
     });
 }
 
-/// Answers the observers of a key that wait for what holds of it now. Their wakers go to `told`.
+/// Answers the observers of a key that wait for what holds of it now, or never will: a closed key is
+/// not wanted any more. Their wakers go to `told`.
 #[inline]
 pub(super) fn tell_observers<K: WatchKey, B: Beside>(
     shard: &mut Shard<Values<K, B>>,
@@ -394,15 +395,21 @@ fn tell_rare_observers<K: WatchKey, B: Beside>(
     let Some(rare) = &mut mark.rare else {
         return;
     };
+    let Rare { closed, observers } = &mut **rare;
     let mut over = Vec::new();
-    rare.observers.retain(|(observed, id)| {
-        if *observed == now {
-            over.push(*id);
-        }
-        *observed != now
+    observers.retain(|(observed, id)| {
+        let outcome = match closed {
+            _ if *observed == now => Outcome::Completed,
+            Some(reason) if *observed == Observed::Wanted => {
+                Outcome::Cancelled(CancelReason::Closed(reason.clone()))
+            }
+            _ => return true,
+        };
+        over.push((*id, outcome));
+        false
     });
-    for id in over {
-        end_listed(shard, id, &Outcome::Completed, lowest, now_ns, &mut told);
+    for (id, outcome) in over {
+        end_listed(shard, id, &outcome, lowest, now_ns, &mut told);
     }
 }
 

@@ -392,8 +392,9 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     }
 
     /// Closes the key: its waits are cancelled ([`Closed`](CancelReason::Closed)), and later ones
-    /// end at once with the same reason, whatever its value. Returns how many this ended. Advances
-    /// are refused from now on. [`remove`](Self::remove) forgets the key, and that it was closed.
+    /// end at once with the same reason, whatever its value; so is who waits until it is
+    /// [wanted](Self::wanted). Returns how many waits this ended. Advances are refused from now on.
+    /// [`remove`](Self::remove) forgets the key, and that it was closed.
     ///
     /// O(n log n) for n waits of the key, 64 in one lock hold.
     ///
@@ -511,7 +512,8 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     /// See [`WaitFuture`]. By the time the future is polled, the wait may be over.
     ///
     /// # Errors
-    /// The future yields a [`WaitError`].
+    /// The future yields a [`WaitError`]: [`Closed`](CancelReason::Closed) if the key is
+    /// [closed](Self::close), so that a loop over `wanted` and [`unwanted`](Self::unwanted) ends.
     ///
     /// # Panics
     /// Panics as [`wait_for`](Self::wait_for) does.

@@ -150,14 +150,16 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     #[inline(always)] // a call moves seven arguments through memory
     fn park_under<Q: ToKey<K> + ?Sized>(
         self: &Arc<Self>,
-        mut shard: LockedShard<'_, Values<K, B>>,
+        shard: LockedShard<'_, Values<K, B>>,
         found: Option<u32>,
         (key, hash): (&Q, u64),
         arrival: Arrival,
         wants: Wants,
         tells: Tells,
     ) -> Waiting {
-        // The key's `Clone` may panic: no place is taken yet.
+        // The key's `Clone` may panic: no place is taken yet. A local is dropped before an argument, so
+        // the shard is unlocked before the callback of `tells` goes.
+        let mut shard = shard;
         let record = match found {
             Some(record) => record,
             None => shard.records.add(key.to_key(), hash, Mark::default()),
@@ -200,7 +202,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         self.finish_all(&self.frame.enter(), batch);
     }
 
-    /// Parks an observer of a key, unless what it waits for holds.
+    /// Parks an observer of a key, unless what it waits for holds, or never will.
     pub(crate) fn observe<Q: ToKey<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
@@ -222,6 +224,12 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             let lowest = found.and_then(|record| shard.records.at(record).queue.lowest());
             shard.count_at_once();
             return Err((Ok(lowest.unwrap_or(0)), Tells::Future));
+        }
+        let closed = found.and_then(|record| shard.records.at(record).closed().cloned());
+        if let Some(reason) = closed.filter(|_| observed == Observed::Wanted) {
+            let closed = CancelReason::Closed(reason);
+            shard.count_at_once();
+            return Err((Err(WaitError::Cancelled(closed)), Tells::Future));
         }
         if arrival.is_over {
             shard.count_at_once();

@@ -61,6 +61,32 @@ fn operation_whose_key_panics_is_dropped_unlocked() {
     }
 }
 
+/// So is the callback of a wait for a value.
+#[test]
+fn callback_whose_key_panics_is_dropped_unlocked() {
+    let (_timer, waits, values) = watermarks_with(|builder| builder.shards(1));
+    let (seen, looks) = mpsc::channel();
+    let own = values.clone();
+    let parker = thread::spawn(move || {
+        let looks_back = LooksBackAt(own.clone(), seen);
+        let then = move |_| drop(looks_back);
+        let park = || own.park(&Uncloneable(1), 1, NEVER, then);
+        assert!(catch_unwind(AssertUnwindSafe(park)).is_err());
+    });
+    assert_eq!(looks.recv_timeout(Duration::from_secs(10)), Ok(None));
+    parker.join().unwrap();
+    assert_nothing_waits(&waits);
+}
+
+/// Looks into its values as it is dropped.
+struct LooksBackAt(Watermarks<Uncloneable>, mpsc::Sender<Option<u64>>);
+
+impl Drop for LooksBackAt {
+    fn drop(&mut self) {
+        self.1.send(self.0.value(&Uncloneable(1))).unwrap();
+    }
+}
+
 thread_local! {
     /// The number of comparisons that this thread's keys still make; the next one panics.
     static COMPARISONS: Cell<usize> = const { Cell::new(usize::MAX) };

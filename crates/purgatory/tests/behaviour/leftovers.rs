@@ -103,6 +103,32 @@ fn requests_that_are_over_leave_nothing() {
     });
 }
 
+/// Each move leaves an entry by which the future follows its request. They go with the future, or
+/// as it takes the answer.
+#[test]
+fn requests_that_moved_leave_nothing() {
+    let client = ReplyScope::<u64>::builder("test").timer(&ManualTimer::new());
+    let client = client.shards(2).build().unwrap();
+    let scopes: [_; 16] = std::array::from_fn(|_| client.another());
+    let ask_and_move = |_| {
+        let (mut number, reply) = client.expect(MINUTE).unwrap();
+        let mut scope = &client;
+        for next in &scopes {
+            number = scope.reassign(number, next).unwrap();
+            scope = next;
+        }
+        (number, reply)
+    };
+    leaves_nothing(|| {
+        let mut asked: Vec<_> = (0..MANY / 16).map(ask_and_move).collect();
+        drop(asked.split_off(asked.len() / 2));
+        for (number, reply) in &mut asked {
+            scopes[15].deliver(*number, 7).unwrap();
+            assert_eq!(over(reply), Ok(7));
+        }
+    });
+}
+
 /// Callbacks that end inside another wait in a queue of the thread.
 #[test]
 fn a_queue_of_callbacks_leaves_nothing() {

@@ -66,6 +66,21 @@ fn a_second_cancels_reason_is_dropped_unlocked() {
     });
 }
 
+/// With the key that was closed for it.
+#[test]
+fn a_closed_keys_reason_is_dropped_unlocked() {
+    in_time(|| {
+        let values = Watermarks::<u64>::builder("values")
+            .shards(1)
+            .build()
+            .unwrap();
+        let inside = values.clone();
+        let looks = OnDrop::new(move || assert_eq!(inside.value(&1), None));
+        assert_eq!(values.close(&1, Reason::with("closed", looks)), 0);
+        assert_eq!(values.remove(&1), 0);
+    });
+}
+
 #[test]
 fn a_closure_for_what_is_gone_is_dropped_unlocked() {
     in_time(|| {

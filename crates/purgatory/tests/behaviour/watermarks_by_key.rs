@@ -180,3 +180,23 @@ fn a_part_that_comes_after_the_end_of_the_whole_is_given_up() {
     assert_eq!(fails(each), closed);
     assert_nothing_waits(&waits);
 }
+
+/// Nobody waits for more than a closed key's value any more. That holds until the key is removed.
+#[test]
+fn a_closed_key_is_never_wanted() {
+    let (_timer, waits, ends) = watermarks::<u32>();
+    let closed = WaitError::Cancelled(CancelReason::Closed("gone".into()));
+    let early = ends.wanted(&1, Timeout::Never);
+    let other = ends.wanted(&2, Timeout::Never);
+    assert_eq!(ends.close(&1, "gone"), 0);
+    let late = ends.wanted(&1, Timeout::Never);
+    assert_eq!([fails(early), fails(late)], [closed.clone(), closed]);
+    assert_eq!(over(&mut ends.unwanted(&1, Timeout::Never)), Ok(()));
+    assert_eq!(waits.len(), 1);
+    drop(other);
+    ends.remove(&1);
+    let mut again = ends.wanted(&1, MINUTE);
+    assert!(poll(&mut again).is_pending());
+    drop(again);
+    assert_nothing_waits(&waits);
+}

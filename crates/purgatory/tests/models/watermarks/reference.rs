@@ -243,7 +243,9 @@ impl Reference {
         let lowest = self.unmet(key).first().map(|&(threshold, _)| threshold);
         let end = match wants {
             Wants::Waits(waits) if lowest.is_some() == waits => Ok(lowest.unwrap_or(0)),
-            Wants::Value(_) if self.closed.contains(&key) => Err(WaitError::Cancelled(closed())),
+            Wants::Value(_) | Wants::Waits(true) if self.closed.contains(&key) => {
+                Err(WaitError::Cancelled(closed()))
+            }
             Wants::Value(threshold) => {
                 let present = self.epoch(key);
                 match kind {
@@ -313,17 +315,24 @@ impl Reference {
         self.waits[wait].parked.get_or_insert(part);
     }
 
-    /// Ends the parts that wait for what holds of a key now.
+    /// Ends the parts that wait for what holds of a key now, or never will as it is closed.
     fn tell_observers(&mut self, key: Key) -> Vec<Report> {
         let lowest = self.unmet(key).first().map(|&(threshold, _)| threshold);
         let mut told = Vec::new();
         for part in 0..self.parts.len() {
             let Part { key: of, wants, .. } = self.parts[part];
-            let is_so = of == key && wants == Wants::Waits(lowest.is_some());
-            if is_so && self.parts[part].is_waiting {
-                self.end(part, &Outcome::Completed, lowest.unwrap_or(0));
-                told.push((part, Outcome::Completed, 0));
+            if of != key || !self.parts[part].is_waiting {
+                continue;
             }
+            let outcome = if wants == Wants::Waits(lowest.is_some()) {
+                Outcome::Completed
+            } else if wants == Wants::Waits(true) && self.closed.contains(&key) {
+                Outcome::Cancelled(closed())
+            } else {
+                continue;
+            };
+            self.end(part, &outcome, lowest.unwrap_or(0));
+            told.push((part, outcome, 0));
         }
         told
     }
