@@ -86,7 +86,7 @@ fn check(fault: &str, model: fn()) {
         .output()
         .unwrap();
     assert!(!faulty.status.success(), "{fault} was not noticed");
-    println!("{fault} noticed");
+    println!("{test}: {fault} noticed");
 }
 
 fn explore(model: fn()) {
@@ -99,7 +99,8 @@ fn explore(model: fn()) {
         model();
     });
     println!(
-        "{} interleavings at {PREEMPTIONS} preemptions",
+        "{}: {} interleavings at {PREEMPTIONS} preemptions",
+        thread::current().name().unwrap_or_default(),
         runs.load(SeqCst)
     );
 }

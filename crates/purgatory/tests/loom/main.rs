@@ -249,15 +249,23 @@ fn check(faults: &[Failpoint], model: impl Fn() + Copy + Send + Sync + 'static) 
     };
     let (sound, interleavings) = explore(None);
     assert!(sound.is_ok(), "failed after {interleavings} interleavings");
-    println!("{interleavings} interleavings at {PREEMPTIONS} preemptions");
+    tell(format!(
+        "{interleavings} interleavings at {PREEMPTIONS} preemptions"
+    ));
     for &fault in faults {
         let (faulty, tried) = explore(Some(fault));
         assert!(
             faulty.is_err(),
             "{fault:?} was not noticed in {tried} interleavings"
         );
-        println!("{fault:?} noticed after {tried}");
+        tell(format!("{fault:?} noticed after {tried}"));
     }
+}
+
+/// Prints a line of the test that this is: others run beside it.
+fn tell(what: String) {
+    let test = std::thread::current();
+    println!("{}: {what}", test.name().unwrap_or_default());
 }
 
 /// Runs `first` alone, then one act on each of the other threads beside this thread's own. The
