@@ -168,9 +168,6 @@ impl<T> Late<T> {
         if !is_late() {
             return self.value.get_or_init(make);
         }
-        if let Some(value) = self.get() {
-            return value;
-        }
         let _gate = self.gate.lock();
         let value = self.value.get_or_init(make);
         self.is_made.store(true, Ordering::Release);
