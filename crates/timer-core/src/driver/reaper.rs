@@ -233,11 +233,11 @@ impl Rounds {
 
     /// Runs one round over all owners.
     fn advance_all(&mut self) -> Pause {
-        // 1. Take in new owners.
+        // 1. Take in new owners. Their lock is taken first: a close before it is seen.
+        let arrivals = self.shared.take_arrivals();
         if self.shared.is_closed() {
             return Pause::Over;
         }
-        let arrivals = self.shared.take_arrivals();
         let called = !arrivals.is_empty();
         for attached in arrivals {
             let next_due = vec![None; attached.shard_count];

@@ -191,29 +191,34 @@ impl<S: ShardState> Shards<S> {
     /// Returns the places of all shards.
     #[inline]
     fn places(&self) -> &[Place<S>] {
+        match self.places.get() {
+            Some(places) => places,
+            None => self.make_places(),
+        }
+    }
+
+    #[cold]
+    fn make_places(&self) -> &[Place<S>] {
         let places = || iter::repeat_with(Late::new).take(self.count).collect();
         self.places.get_or_init(places)
     }
 
-    /// Returns a shard by its place and number. It is made now if it is not.
-    #[inline(always)]
-    fn at<'a>(&self, place: &'a Place<S>, number: usize) -> &'a LockedShard<S> {
-        place.get_or_init(|| self.make(number))
-    }
-
     #[cold]
-    fn make(&self, number: usize) -> Box<LockedShard<S>> {
+    fn make<'a>(&'a self, place: &'a Place<S>, number: usize) -> &'a LockedShard<S> {
         // Before others can lock it, and before a look whether the owner has closed (Seen).
-        self.begun[number / 64].fetch_or(1 << (number % 64), Ordering::AcqRel);
+        let bit = 1 << (number % 64);
+        self.begun[number / 64].fetch_or(bit, Ordering::AcqRel);
         let closed = self.is_closed();
-        let mut state = (self.make)(number);
-        if closed {
-            state.made_closed();
-        }
-        Box::new(CachePadded::new(Mutex::new(Shard {
-            state,
-            wake_before_tick: u64::MAX,
-        })))
+        place.get_or_init(|| {
+            let mut state = (self.make)(number);
+            if closed {
+                state.made_closed();
+            }
+            Box::new(CachePadded::new(Mutex::new(Shard {
+                state,
+                wake_before_tick: u64::MAX,
+            })))
+        })
     }
 
     /// Returns the number of shards, made or not: a power of two.
@@ -270,6 +275,15 @@ impl<S: ShardState> Shards<S> {
     /// Returns true once the owner has closed, or is about to.
     pub fn is_closed(&self) -> bool {
         self.closed.load(atomic::Ordering::Relaxed)
+    }
+
+    /// Returns a shard by its place and number. It is made now if it is not.
+    #[inline(always)]
+    fn at<'a>(&'a self, place: &'a Place<S>, number: usize) -> &'a LockedShard<S> {
+        match place.get() {
+            Some(shard) => shard,
+            None => self.make(place, number),
+        }
     }
 
     /// Locks a shard; numbers beyond the last wrap around.

@@ -58,9 +58,6 @@ impl TimeHistogram {
     }
 }
 
-/// A further label of a series, and its value.
-type ExtraLabel = Option<(&'static str, &'static str)>;
-
 /// The present value of one series of a source.
 #[derive(Debug)]
 pub struct Sample {
@@ -116,15 +113,21 @@ impl Sample {
     }
 
     /// Declares the same for the series that has a further label.
-    pub fn labelled(mut self, label: &'static str, value: &'static str) -> Self {
-        self.name.label = Some((label, value));
-        self
+    pub fn labelled(self, label: &'static str, value: &'static str) -> Self {
+        let metric = self.name.metric;
+        let label = Some((label, value));
+        Sample {
+            name: SeriesName { metric, label },
+            ..self
+        }
     }
 
     /// Declares the same for a source that [publishes in detail](Published::publish_in_detail).
-    pub fn in_detail(mut self) -> Self {
-        self.is_detail = true;
-        self
+    pub fn in_detail(self) -> Self {
+        Sample {
+            is_detail: true,
+            ..self
+        }
     }
 
     fn unit(&self) -> Unit {
@@ -149,7 +152,8 @@ pub struct SourceName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct SeriesName {
     metric: &'static str,
-    label: ExtraLabel,
+    /// A further label, and its value.
+    label: Option<(&'static str, &'static str)>,
 }
 
 /// A recorder, as the sources of one name know it.
@@ -233,7 +237,9 @@ struct Series {
     recorder: Arc<Recorder>,
     /// The recorder's end of it.
     to: Handle,
+    /// Given to a counter so far.
     counted: u64,
+    /// Given to a histogram so far.
     timed: Option<Box<TimeHistogram>>,
 }
 

@@ -165,12 +165,23 @@ impl<T: Clone> Shares<T> {
         }
     }
 
-    /// Returns the calling thread's share, made if it is not.
+    /// Returns the calling thread's share.
     #[inline]
     pub fn of_this_thread(&self) -> &Share<T> {
+        let number = thread_slot() & self.last;
+        let made = self.shares.get().and_then(|shares| shares[number].get());
+        match made {
+            Some(share) => share,
+            None => self.make(number),
+        }
+    }
+
+    /// Makes a share.
+    #[cold]
+    fn make(&self, number: usize) -> &Share<T> {
         let places = || iter::repeat_with(OnceLock::new).take(self.last + 1);
         let shares = self.shares.get_or_init(|| places().collect());
-        shares[thread_slot() & self.last].get_or_init(|| {
+        shares[number].get_or_init(|| {
             Arc::new(Spaced {
                 value: self.value.clone(),
                 _room: [0; 13],

@@ -65,19 +65,22 @@ pub fn spawn(_: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<J
     Ok(loom::thread::spawn(work))
 }
 
-/// crossbeam's parker over the model's. No time passes: only an unpark wakes.
+/// crossbeam's parker over the model's lock. No time passes: only an unpark wakes.
 #[derive(Debug)]
 pub struct Parker(Unparker);
 
 /// Wakes a [`Parker`].
 #[derive(Clone, Debug)]
-pub struct Unparker(Arc<loom::sync::Notify>);
+pub struct Unparker(Arc<(Mutex<bool>, loom::sync::Condvar)>);
 
 impl Parker {
     /// Makes a parker without a token.
     #[expect(clippy::new_without_default, reason = "as crossbeam's")]
     pub fn new() -> Self {
-        Parker(Unparker(Arc::default()))
+        Parker(Unparker(Arc::new((
+            Mutex::new(false),
+            loom::sync::Condvar::new(),
+        ))))
     }
 
     /// Its waker.
@@ -87,7 +90,12 @@ impl Parker {
 
     /// Sleeps until the token is there, and takes it.
     pub fn park(&self) {
-        self.0.0.wait();
+        let (token, arrived) = &*self.0.0;
+        let mut there = token.lock();
+        while !*there {
+            there = arrived.wait(there).unwrap_or_else(PoisonError::into_inner);
+        }
+        *there = false;
     }
 
     /// Parks the thread, as `park` does.
@@ -99,7 +107,9 @@ impl Parker {
 impl Unparker {
     /// Makes the token available.
     pub fn unpark(&self) {
-        self.0.notify();
+        let (token, arrived) = &*self.0;
+        *token.lock() = true;
+        arrived.notify_one();
     }
 }
 
@@ -157,9 +167,6 @@ impl<T> Late<T> {
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         if !is_late() {
             return self.value.get_or_init(make);
-        }
-        if let Some(value) = self.get() {
-            return value;
         }
         let _gate = self.gate.lock();
         let value = self.value.get_or_init(make);
