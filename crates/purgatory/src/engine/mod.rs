@@ -56,7 +56,6 @@ pub(crate) mod versions;
 mod walk;
 
 use std::{
-    collections::BTreeSet,
     sync::{Arc, OnceLock, Weak, atomic::AtomicU64 as Count},
     time::Duration,
 };
@@ -245,6 +244,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 #[derive(Debug, Default)]
 struct ColdParts {
     /// Every label that a snapshot has seen.
-    labels: plain::Mutex<BTreeSet<&'static str>>,
+    labels: plain::Mutex<inspect::Labels>,
     checking: trace::Checking,
 }

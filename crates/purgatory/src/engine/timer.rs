@@ -62,6 +62,11 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
         self.shards.look(shard)
     }
 
+    #[cfg(feature = "metrics")]
+    fn publishes(&self) -> Option<&dyn timer_core::driver::Publishes> {
+        Some(self)
+    }
+
     fn timer_closed(self: Arc<Self>) {
         self.close_on_executor(CancelReason::Shutdown);
     }

@@ -14,8 +14,6 @@ mod inspect;
 
 use std::sync::Arc;
 
-#[cfg(feature = "metrics")]
-use crate::table::publish::PublishedForm as _;
 use crate::{
     boxed::BoxedOperation,
     engine::Core,
@@ -79,8 +77,6 @@ impl<K: WatchKey, O: DelayedOperation> Drop for ClosesOnDrop<K, O> {
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Makes the first handle of a core.
     pub(crate) fn from_core(core: Arc<Core<K, O>>) -> Self {
-        #[cfg(feature = "metrics")]
-        core.publish_with_timer();
         let config = &core.frame.driver().config;
         let count = config.shard_count.min(core.shards.count());
         let shares = Shares::new(core.clone(), count);

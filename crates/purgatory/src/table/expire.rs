@@ -74,6 +74,11 @@ impl<E: Engine> WheelOwner for Table<E> {
         self.shards.add_to(stats);
     }
 
+    #[cfg(feature = "metrics")]
+    fn publishes(&self) -> Option<&dyn timer_core::driver::Publishes> {
+        Some(self)
+    }
+
     fn timer_closed(self: Arc<Self>) {
         self.close_on_executor(&CancelReason::Shutdown);
     }

@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use timer_core::BuildError;
 
-#[cfg(feature = "metrics")]
-use crate::table::publish::PublishedForm as _;
 use crate::{
     operation::CancelReason,
     settings::Settings,
@@ -38,8 +36,6 @@ impl<E: Engine> Handle<E> {
     /// Makes a form of these settings, and its first handle.
     pub(crate) fn new(settings: Settings, engine: E) -> Result<Self, BuildError> {
         let table = Table::new(settings, engine)?;
-        #[cfg(feature = "metrics")]
-        table.publish_with_timer();
         let config = &table.frame.driver().config;
         let count = config.shard_count.min(table.shards.count());
         let shares = Shares::new(table.clone(), count);

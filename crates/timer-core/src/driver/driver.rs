@@ -49,9 +49,6 @@ pub struct Driver {
     pub(crate) workers: Option<Arc<Workers>>,
     #[cfg(feature = "metrics")]
     pub(crate) published: crate::observe::metrics::Published,
-    /// Those that are published with the timer.
-    #[cfg(feature = "metrics")]
-    pub forms: crate::observe::metrics::Forms,
 }
 
 impl fmt::Debug for Driver {
@@ -87,8 +84,6 @@ impl Driver {
             workers: None,
             #[cfg(feature = "metrics")]
             published: Default::default(),
-            #[cfg(feature = "metrics")]
-            forms: Default::default(),
         }
     }
 
@@ -125,7 +120,8 @@ impl Driver {
         self.reaper.wake = self.waker(move || unparker.unpark());
         let rounds = self.rounds();
         let name = format!("{}-reaper", self.config.name);
-        self.reaper.threads.start(&name, move || rounds.run(parker))
+        let work = Box::new(move || rounds.run(parker));
+        self.reaper.threads.start(&name, work)
     }
 
     /// Returns the present, in nanoseconds since its clock's origin.
@@ -155,6 +151,11 @@ impl Driver {
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         self.reaper.shared.is_closed()
+    }
+
+    /// Returns true when threads of this process advance its wheels, and until it is shut down.
+    pub(crate) fn is_served(&self) -> bool {
+        !self.is_closed() && !self.is_inherited()
     }
 
     /// Plans `count` shards (a power of two), each made from its number and a wheel, still to be
@@ -234,6 +235,16 @@ impl Driver {
         stats.panics = panics + self.executors.panics.count();
         stats.executor_queue = self.executors.queued();
         stats
+    }
+
+    /// Publishes the owners of wheels that have something to be published, with nothing locked.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn publish_owners(&self) {
+        for owner in self.reaper.shared.owners() {
+            if let Some(source) = owner.publishes() {
+                source.publish(false);
+            }
+        }
     }
 
     /// Ends the rounds of the reaper, and attaches no more owners.

@@ -22,10 +22,11 @@
 
 use std::{
     collections::HashMap,
+    fmt,
     ops::Add,
     sync::{
-        Arc, LazyLock, Weak,
-        atomic::{AtomicU64, Ordering},
+        Arc, LazyLock, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -121,7 +122,7 @@ impl Sample {
         }
     }
 
-    /// Declares the same for a source that [publishes in detail](Published::publish_in_detail).
+    /// Declares the same for a source that [publishes in detail](Published::publish).
     pub fn in_detail(self) -> Self {
         Sample {
             is_detail: true,
@@ -255,9 +256,27 @@ fn take_out(all: &mut HashMap<SeriesKey, GaugeValues>, key: &SeriesKey, source: 
     }
 }
 
-/// The part that one source has in the recorders' series.
-#[derive(Debug)]
+/// The part that one source has in the recorders' series, made as it publishes first. A `dyn`: a
+/// program that never publishes has nothing of it in its binary.
+#[derive(Debug, Default)]
 pub struct Published {
+    part: OnceLock<Box<dyn HandsOver>>,
+    /// Set as the source ends: nothing is published any more.
+    is_withdrawn: AtomicBool,
+}
+
+/// Reads what a source counts.
+type Read<'a> = &'a dyn Fn() -> Vec<Sample>;
+
+/// The work of [`Published`], on the series of one source.
+trait HandsOver: Send + Sync + fmt::Debug {
+    fn publish(&self, of: &SourceName, in_detail: bool, read: Read<'_>);
+    fn withdraw(&self, read: Read<'_>);
+}
+
+/// What one source has published.
+#[derive(Debug)]
+struct Part {
     /// Distinguishes sources of one name.
     source: u64,
     state: Mutex<State>,
@@ -277,10 +296,10 @@ struct State {
     is_in_detail: bool,
 }
 
-impl Default for Published {
+impl Default for Part {
     fn default() -> Self {
         static SOURCES: AtomicU64 = AtomicU64::new(0);
-        Published {
+        Part {
             source: SOURCES.fetch_add(1, Ordering::Relaxed),
             state: Mutex::new(State {
                 series: Some(HashMap::new()),
@@ -293,30 +312,46 @@ impl Default for Published {
 
 /// The series of a source, which one call hands over. It puts them back, also if a recorder panics.
 struct HandingOver<'a> {
-    published: &'a Published,
+    part: &'a Part,
     series: AllSeries,
 }
 
 impl Drop for HandingOver<'_> {
     fn drop(&mut self) {
         let series = std::mem::take(&mut self.series);
-        self.published.state.lock().series = Some(series);
+        self.part.state.lock().series = Some(series);
     }
 }
 
 impl Published {
-    /// Publishes in detail, and has every later call do so: also the samples that were declared
-    /// [in detail](Sample::in_detail).
-    pub fn publish_in_detail(&self, of: &SourceName, read: impl Fn() -> Vec<Sample>) {
-        self.state.lock().is_in_detail = true;
-        self.publish(of, read);
+    /// Hands the samples that `read` returns to the installed recorder, unless another call is
+    /// doing so, which may be further up this stack. Once a call was made `in_detail`, this one and
+    /// all later ones hand over the samples that were declared [in detail](Sample::in_detail), too.
+    pub fn publish(&self, of: &SourceName, in_detail: bool, read: Read<'_>) {
+        let part = self.part.get_or_init(|| Box::new(Part::default()));
+        // Written, too, though nothing changes: so either this sees that the source has ended, or
+        // whoever ends it sees that there is a part to be withdrawn.
+        if !self.is_withdrawn.fetch_or(false, Ordering::AcqRel) {
+            part.publish(of, in_detail, read);
+        }
     }
 
-    /// Hands the samples that `read` returns to the installed recorder, unless another call is
-    /// doing so, which may be further up this stack.
-    pub fn publish(&self, of: &SourceName, read: impl Fn() -> Vec<Sample>) {
+    /// Publishes for the last time, to every recorder that this was published to: what counters and
+    /// histograms have counted since, and gauges without this source. Nothing is published later;
+    /// a call that is publishing now does this as it ends.
+    pub fn withdraw(&self, read: Read<'_>) {
+        self.is_withdrawn.fetch_or(true, Ordering::AcqRel);
+        if let Some(part) = self.part.get() {
+            part.withdraw(read);
+        }
+    }
+}
+
+impl HandsOver for Part {
+    fn publish(&self, of: &SourceName, in_detail: bool, read: Read<'_>) {
         // 1. The series are this call's alone until it is over.
         let mut state = self.state.lock();
+        state.is_in_detail |= in_detail;
         if state.is_withdrawn {
             return;
         }
@@ -325,10 +360,7 @@ impl Published {
         };
         let is_in_detail = state.is_in_detail;
         drop(state);
-        let mut handing_over = HandingOver {
-            published: self,
-            series,
-        };
+        let mut handing_over = HandingOver { part: self, series };
         // 2. Read now: read before, samples might be older than those published last.
         let samples = read();
         // 3. To the recorder, with nothing locked.
@@ -343,9 +375,16 @@ impl Published {
         drop(publishing);
         drop(handing_over);
         // 4. A source that has ended meanwhile has left its last publishing to this call.
-        self.withdraw_if_ended(&read);
+        self.withdraw_if_ended(read);
     }
 
+    fn withdraw(&self, read: Read<'_>) {
+        self.state.lock().is_withdrawn = true;
+        self.withdraw_if_ended(read);
+    }
+}
+
+impl Part {
     /// Hands one sample over.
     fn publish_one(
         &self,
@@ -385,15 +424,7 @@ impl Published {
         });
     }
 
-    /// Publishes for the last time, to every recorder that this was published to: what counters and
-    /// histograms have counted since, and gauges without this source. Nothing is published later;
-    /// a call that is publishing now does this as it ends.
-    pub fn withdraw(&self, read: impl Fn() -> Vec<Sample>) {
-        self.state.lock().is_withdrawn = true;
-        self.withdraw_if_ended(&read);
-    }
-
-    fn withdraw_if_ended(&self, read: &impl Fn() -> Vec<Sample>) {
+    fn withdraw_if_ended(&self, read: Read<'_>) {
         // 1. Once, by the call that takes the series.
         let mut state = self.state.lock();
         if !state.is_withdrawn {
@@ -509,34 +540,29 @@ fn show_gauge(to: &Gauge, combine: Combine, key: &SeriesKey) {
     }
 }
 
-/// A form on a timer, which is published with it.
-pub trait Publishes: Send + Sync {
-    /// Hands what it counts to the installed recorder.
-    fn publish(&self);
+/// An owner of wheels that is published with its timer.
+pub trait Publishes {
+    /// Returns its part in the recorders' series, unless it is published no more.
+    fn published(&self) -> Option<&Published>;
+    /// Returns its name.
+    fn source(&self) -> SourceName;
+    /// Reads counters and histograms, which stay when the source is gone.
+    fn totals(&self) -> Vec<Sample>;
+    /// Reads the present. Of several sources of one name, numbers add up, and of ages the largest is
+    /// shown.
+    fn gauges(&self) -> Vec<Sample>;
 }
 
-/// The forms on a timer. One that is dropped goes by itself.
-#[derive(Default)]
-pub struct Forms(Mutex<Vec<Weak<dyn Publishes>>>);
-
-impl Forms {
-    /// Adds a form. O(1) on average.
-    pub fn add(&self, form: Weak<dyn Publishes>) {
-        let mut forms = self.0.lock();
-        // Those that are gone make room before more is asked for.
-        if forms.len() == forms.capacity() {
-            forms.retain(|form| form.strong_count() > 0);
-        }
-        forms.push(form);
-    }
-
-    /// Publishes each form, with nothing locked.
-    pub(crate) fn publish(&self) {
-        let forms = self.0.lock().clone();
-        for form in forms {
-            if let Some(form) = form.upgrade() {
-                form.publish();
-            }
+// Not methods of the trait, whose implementations would all link them.
+impl dyn Publishes + '_ {
+    /// Hands everything to the installed recorder, as [`Published::publish`] does.
+    pub fn publish(&self, in_detail: bool) {
+        if let Some(published) = self.published() {
+            published.publish(&self.source(), in_detail, &|| {
+                let mut samples = self.totals();
+                samples.extend(self.gauges());
+                samples
+            });
         }
     }
 }
