@@ -14,7 +14,7 @@ use timer_core::TimerHandle;
 use crate::{
     engine::{Core, Tour, under_lock::must_be_unlocked},
     operation::DelayedOperation,
-    stats::{Parked, Snapshot, Stats, Times},
+    stats::{Labels, Parked, Snapshot, Stats, Times},
     table::highest::{Highest, busiest},
     watches::WatchKey,
 };
@@ -26,20 +26,6 @@ pub(super) struct Surveyed {
     pub(super) age_ns: u64,
     /// The time for which its check is known to be under way.
     pub(super) check_ns: Option<u64>,
-}
-
-/// Labels with numbers, in the order of the labels.
-#[derive(Debug, Default)]
-pub(super) struct Labels(Vec<(&'static str, usize)>);
-
-impl Labels {
-    /// Adds to the number of a label. O(log labels) for one that is known.
-    fn add(&mut self, label: &'static str, count: usize) {
-        match self.0.binary_search_by_key(&label, |&(label, _)| label) {
-            Ok(at) => self.0[at].1 += count,
-            Err(at) => self.0.insert(at, (label, count)),
-        }
-    }
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {

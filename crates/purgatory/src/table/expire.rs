@@ -1,8 +1,7 @@
 //! The timer's side: a wheel that advances, and the jobs of what it finds due.
 
-use std::sync::Arc;
+use std::{collections::BinaryHeap, sync::Arc};
 
-use smallvec::SmallVec;
 use timer_core::{
     Advanced, Job, TaskId, TimerStats,
     driver::{
@@ -24,20 +23,19 @@ impl<E: Engine> WheelOwner for Table<E> {
         let mut due = self.due.lock();
         let mut shard = self.shards.lock(number);
 
-        // 2. The wheel shows each due entry without its neighbours, so the ends come after.
-        let mut expired: SmallVec<[(u64, TaskId); BUDGET]> = SmallVec::new();
+        // 2. The wheel shows each due entry without its neighbours, so the ends come after. A bucket
+        //    is a stack; those that wait in a line leave it in turn. (A slice's sort is 5 KB of code.)
+        let mut expired = BinaryHeap::new();
         let budget = self.due.budget(BUDGET);
         let advanced = shard.wheel.advance(now_tick, budget, |task| {
-            expired.push((task.deadline(), task.id()));
+            let id = task.id();
+            expired.push((task.deadline(), id.sequence(), id.index()));
         });
-        // A bucket is a stack; those that wait in a line leave it in turn.
-        expired.sort_unstable_by_key(|(deadline, id)| (*deadline, id.sequence()));
 
         // 3. End them. One may have been answered by the end of another.
-        let last = expired
-            .last()
-            .map(|(deadline, id)| (*deadline, id.sequence()));
-        for (deadline, id) in expired {
+        let last = expired.peek().map(|last| (last.0, last.1));
+        for (deadline, sequence, index) in expired.into_sorted_vec() {
+            let id = TaskId::from_parts(index, sequence);
             let mut batch = Batch::new();
             if shard.end(&self.engine, id, &Outcome::Expired, now_ns, &mut batch) {
                 if let Some(now_ns) = now_ns {
