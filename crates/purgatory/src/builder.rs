@@ -204,7 +204,12 @@ impl<K: WatchKey, O: DelayedOperation> Builder<Purgatory<K, O>> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn check_at_expiry(mut self, hook: impl Fn(&Parked<K>) + Send + Sync + 'static) -> Self {
-        self.own.on_missed = Some(Box::new(hook));
+        self.own.on_missed = Some(Box::new(move |core, handle| {
+            let now_ns = core.frame.driver().now_ns();
+            if let Some(parked) = core.parked(handle, now_ns) {
+                hook(&parked);
+            }
+        }));
         self
     }
 
@@ -255,15 +260,16 @@ impl<K: WatchKey, O: DelayedOperation> Builder<Purgatory<K, O>> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn recheck_every(mut self, every: Duration) -> Self {
-        self.own.recheck_every = Some(every);
+        let plan = move |driver: &_, core: &_| Core::plan_sweeps(driver, every, core);
+        self.own.sweeps = Some(Box::new(plan));
         self
     }
 }
 
 impl<K: WatchKey, O: DelayedOperation> Form for Purgatory<K, O> {
-    type Own = Rules<K>;
+    type Own = Rules<K, O>;
 
-    fn build(settings: Settings, rules: Rules<K>) -> Result<Self, BuildError> {
+    fn build(settings: Settings, rules: Rules<K, O>) -> Result<Self, BuildError> {
         Core::new(settings, rules).map(Purgatory::from_core)
     }
 }
@@ -308,7 +314,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     pub fn builder(name: impl Into<String>) -> Builder<Self> {
         let rules = Rules {
             callbacks_on_executor: false,
-            recheck_every: None,
+            sweeps: None,
             on_missed: None,
         };
         Builder::new(name, rules)

@@ -4,15 +4,16 @@ use timer_core::driver::Sample;
 
 use crate::stats::{Stats, Times};
 
-/// The counters, which stay when their source is gone.
-pub(crate) fn totals(stats: &Stats) -> Vec<Sample> {
+/// Counters and histograms, which stay when their source is gone.
+pub(crate) fn totals(stats: &Stats, of: Times) -> Vec<Sample> {
     let mut samples = counters(stats);
     samples.extend(endings(stats));
+    samples.extend(times(of));
     samples
 }
 
 /// The histograms. How long operations waited that expired or were cancelled is a detail.
-pub(crate) fn times(times: Times) -> Vec<Sample> {
+fn times(times: Times) -> Vec<Sample> {
     let waits = |outcome, waited| {
         let help = "How long operations were parked, by outcome.";
         Sample::times("purgatory_wait_seconds", help, waited).labelled("outcome", outcome)
@@ -34,9 +35,10 @@ pub(crate) fn times(times: Times) -> Vec<Sample> {
     ]
 }
 
-/// The gauges of the present. Those of several sources of one name add up.
-pub(crate) fn present(stats: &Stats, key_count: usize) -> Vec<Sample> {
-    [
+/// The gauges of the present. Those of several sources of one name add up, and so does the bound on
+/// what is parked.
+pub(crate) fn present(stats: &Stats, key_count: usize, max_parked: Option<u64>) -> Vec<Sample> {
+    let counts = [
         (
             "purgatory_parked",
             "Operations that are parked now, including those under check.",
@@ -57,18 +59,16 @@ pub(crate) fn present(stats: &Stats, key_count: usize) -> Vec<Sample> {
             "Callbacks, sweeps and last checks that the executor has not begun.",
             stats.callbacks_waiting,
         ),
-    ]
-    .map(|(metric, help, value)| Sample::sum(metric, help, value as f64))
-    .into()
-}
-
-/// The gauge of the bound on what is parked, which adds up as the number does that it bounds.
-pub(crate) fn max_parked(max: u64) -> Sample {
-    Sample::sum(
-        "purgatory_max_parked",
-        "The bound on parked operations, which is absent where there is none.",
-        max as f64,
-    )
+    ];
+    let mut samples = Vec::new();
+    for &(metric, help, count) in &counts {
+        samples.push(Sample::sum(metric, help, count as f64));
+    }
+    if let Some(max) = max_parked {
+        let help = "The bound on parked operations, which is absent where there is none.";
+        samples.push(Sample::sum("purgatory_max_parked", help, max as f64));
+    }
+    samples
 }
 
 /// The gauge of the oldest operation's age.
@@ -80,9 +80,32 @@ pub(crate) fn oldest_age(age_ns: u64) -> Sample {
     )
 }
 
+/// The gauge of the longest check.
+pub(crate) fn longest_check(age_ns: u64) -> Sample {
+    Sample::largest(
+        "purgatory_longest_check_seconds",
+        "How long the longest check has been under way, from the first scrape that found it.",
+        age_ns as f64 / 1e9,
+    )
+}
+
+/// The gauges of labels.
+pub(crate) fn by_label(labels: &[(&'static str, usize)]) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    for &(label, count) in labels {
+        let parked = Sample::sum(
+            "purgatory_parked_by_label",
+            "Operations that are parked now, by their label.",
+            count as f64,
+        );
+        samples.push(parked.labelled("label", label));
+    }
+    samples
+}
+
 /// Counters without a further label.
 fn counters(stats: &Stats) -> Vec<Sample> {
-    [
+    let counters = [
         (
             "purgatory_parked_total",
             "Operations that were ever parked.",
@@ -118,9 +141,12 @@ fn counters(stats: &Stats) -> Vec<Sample> {
             "Conditions that came true without an event, which a recheck or last check found.",
             stats.missed_events,
         ),
-    ]
-    .map(|(metric, help, count)| Sample::counter(metric, help, count))
-    .into()
+    ];
+    let mut samples = Vec::new();
+    for &(metric, help, count) in &counters {
+        samples.push(Sample::counter(metric, help, count));
+    }
+    samples
 }
 
 /// Counters of endings and refusals, by outcome or reason.

@@ -44,7 +44,7 @@ impl Settings {
     pub(crate) fn driver(&self) -> Result<Arc<Driver>, BuildError> {
         match &self.driver {
             Some(driver) => Ok(driver.clone()),
-            None => Ok(Timer::shared()?.driver()),
+            None => Timer::shared_driver(),
         }
     }
 }

@@ -107,6 +107,20 @@ pub struct Times {
     pub callback_delay: TimeHistogram,
 }
 
+/// Labels with numbers, in the order of the labels.
+#[derive(Debug, Default)]
+pub(crate) struct Labels(pub(crate) Vec<(&'static str, usize)>);
+
+impl Labels {
+    /// Adds to the number of a label. O(log labels) for one that is known.
+    pub(crate) fn add(&mut self, label: &'static str, count: usize) {
+        match self.0.binary_search_by_key(&label, |&(label, _)| label) {
+            Ok(at) => self.0[at].1 += count,
+            Err(at) => self.0.insert(at, (label, count)),
+        }
+    }
+}
+
 /// The oldest operations, the checks under way, the keys and the counts of a purgatory.
 ///
 /// Made by [`Purgatory::snapshot`](crate::Purgatory::snapshot). With the feature `serde` it can be

@@ -3,7 +3,8 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 #[cfg(feature = "metrics")]
-use crate::table::publish::PublishedForm;
+use timer_core::driver::Publishes;
+
 use crate::{
     operation::{CancelReason, OperationId, ReachResult, Timeout},
     reason::Reason,
@@ -46,7 +47,7 @@ trait AnyForm<K>: Send + Sync {
     fn snapshot(&self, limit: usize) -> Snapshot<K>;
     fn is_closed(&self) -> bool;
     #[cfg(feature = "metrics")]
-    fn published(&self) -> &dyn PublishedForm;
+    fn publishes(&self) -> &dyn Publishes;
     fn cancel(&self, id: OperationId, reason: CancelReason) -> ReachResult;
     fn cancel_all(&self, reason: CancelReason) -> usize;
     fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool;
@@ -87,7 +88,7 @@ impl<E: Engine> AnyForm<E::Key> for Handle<E> {
     }
 
     #[cfg(feature = "metrics")]
-    fn published(&self) -> &dyn PublishedForm {
+    fn publishes(&self) -> &dyn Publishes {
         &*self.table
     }
 
@@ -199,7 +200,7 @@ impl<K> Waits<K> {
     #[cfg(feature = "metrics")]
     #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn publish(&self) {
-        PublishedForm::publish(self.form.published());
+        self.form.publishes().publish(false);
     }
 
     /// Publishes, and has every later [`publish`](Self::publish) of this form and its timer do so
@@ -216,7 +217,7 @@ impl<K> Waits<K> {
     #[cfg(feature = "metrics")]
     #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn publish_in_detail(&self) {
-        self.form.published().publish_in_detail();
+        self.form.publishes().publish(true);
     }
 }
 

@@ -205,11 +205,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let Some(hook) = &self.rules.on_missed else {
             return;
         };
-        self.frame.call(|| {
-            let now_ns = self.frame.driver().now_ns();
-            if let Some(parked) = self.parked(handle, now_ns) {
-                hook(&parked);
-            }
-        });
+        self.frame.call(|| hook(self, handle));
     }
 }

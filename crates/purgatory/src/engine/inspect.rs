@@ -7,45 +7,50 @@
 //! reading a check. So the first snapshot that finds a check under way notes the time in the entry,
 //! and a check that ends removes it.
 
-use std::{cmp::Reverse, collections::BTreeMap, sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{cmp::Reverse, sync::atomic::Ordering::Relaxed, time::Duration};
 
 use timer_core::TimerHandle;
 
 use crate::{
     engine::{Core, Tour, under_lock::must_be_unlocked},
     operation::DelayedOperation,
-    stats::{Parked, Snapshot, Stats, Times},
+    stats::{Labels, Parked, Snapshot, Stats, Times},
     table::highest::{Highest, busiest},
     watches::WatchKey,
 };
 
-/// Findings of a look at everything parked: operations by an age in nanoseconds, the oldest first.
-pub(super) struct Survey {
-    /// By the time since they were parked.
-    pub(super) oldest: Vec<(u64, TimerHandle)>,
-    /// By the time for which their checks are known to be under way.
-    pub(super) under_check: Vec<(u64, TimerHandle)>,
-    /// Every label so far, with the number parked under it: a gauge that was set is set again.
-    pub(super) labels: BTreeMap<&'static str, usize>,
+/// An operation that a look at everything parked finds.
+pub(super) struct Surveyed {
+    handle: TimerHandle,
+    /// The time since it was parked, in nanoseconds.
+    pub(super) age_ns: u64,
+    /// The time for which its check is known to be under way.
+    pub(super) check_ns: Option<u64>,
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn snapshot(&self, limit: usize) -> Snapshot<K> {
         let now_ns = self.frame.driver().now_ns();
-        let survey = self.survey(limit, now_ns);
+        let mut by_age = Highest::new(limit);
+        let mut by_check = Highest::new(limit);
+        let mut labels = self.survey(now_ns, &mut |surveyed| {
+            by_age.offer(surveyed.age_ns, || surveyed.handle);
+            if let Some(check_ns) = surveyed.check_ns {
+                by_check.offer(check_ns, || surveyed.handle);
+            }
+        });
         let mut oldest = Vec::new();
-        for (_, handle) in survey.oldest {
+        for (_, handle) in by_age.into_sorted() {
             oldest.extend(self.parked(handle, now_ns));
         }
         let mut under_check = Vec::new();
-        for (known_ns, handle) in survey.under_check {
+        for (known_ns, handle) in by_check.into_sorted() {
             if let Some(mut parked) = self.parked(handle, now_ns) {
                 parked.under_check = Some(Duration::from_micros(known_ns / 1000));
                 under_check.push(parked);
             }
         }
         // The labels in use, the most frequent first.
-        let mut labels: Vec<_> = survey.labels.into_iter().collect();
         labels.retain(|&(_, count)| count > 0);
         labels.sort_by_key(|&(_, count)| Reverse(count));
         Snapshot {
@@ -60,12 +65,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Visits everything parked, a bounded number under one lock hold: the checks under way, the
-    /// labels, and the operations that have been parked for longest.
-    pub(super) fn survey(&self, limit: usize, now_ns: u64) -> Survey {
-        let mut oldest = Highest::new(limit);
-        let mut under_check = Highest::new(limit);
-        let mut labels = BTreeMap::new();
+    /// Visits everything parked, a bounded number under one lock hold. Returns every label so far,
+    /// with the number parked under it: a gauge that was set is set again.
+    pub(super) fn survey(
+        &self,
+        now_ns: u64,
+        visit: &mut dyn FnMut(Surveyed),
+    ) -> Vec<(&'static str, usize)> {
+        let mut labels = Labels::default();
         let mut tour = Tour::default();
         while let Some((mut shard, handles)) = tour.next(&self.shards) {
             // One lock hold: bounded.
@@ -73,30 +80,30 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 let Some(entry) = shard.get_mut(handle) else {
                     continue;
                 };
-                oldest.offer(entry.age_ns(now_ns), || handle);
-                if let Some(seen_ns) = entry.check_seen_ns(now_ns) {
-                    under_check.offer(now_ns.saturating_sub(seen_ns), || handle);
-                }
+                let seen_ns = entry.check_seen_ns(now_ns);
+                visit(Surveyed {
+                    handle,
+                    age_ns: entry.age_ns(now_ns),
+                    check_ns: seen_ns.map(|seen_ns| now_ns.saturating_sub(seen_ns)),
+                });
                 if let Some(label) = entry.label() {
-                    *labels.entry(label).or_default() += 1;
+                    labels.add(label, 1);
                 }
             }
         }
         // A label that was seen once is reported from then on, with 0 if need be.
         let mut seen = self.cold().labels.lock();
-        seen.extend(labels.keys());
-        for &label in seen.iter() {
-            labels.entry(label).or_default();
+        for &(label, _) in &labels.0 {
+            seen.add(label, 0);
         }
-        Survey {
-            oldest: oldest.into_sorted(),
-            under_check: under_check.into_sorted(),
-            labels,
+        for &(label, _) in &seen.0 {
+            labels.add(label, 0);
         }
+        labels.0
     }
 
     /// Describes an operation, unless it has ended.
-    pub(super) fn parked(&self, handle: TimerHandle, now_ns: u64) -> Option<Parked<K>> {
+    pub(crate) fn parked(&self, handle: TimerHandle, now_ns: u64) -> Option<Parked<K>> {
         // 1. What the entry has.
         let mut first_shard = self.first_shard_of(handle);
         let entry = first_shard.get_mut(handle)?;

@@ -55,23 +55,19 @@ pub(crate) mod timer;
 pub(crate) mod versions;
 mod walk;
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, OnceLock, Weak, atomic::AtomicU64 as Count},
-    time::Duration,
-};
+use std::sync::{Arc, OnceLock, Weak, atomic::AtomicU64 as Count};
 
 use timer_core::{
     BuildError, TimerHandle,
-    driver::{DueQueue, ShardGuard, Shards, sync::Latch},
+    driver::{Driver, DueQueue, ShardGuard, Shards, sync::Latch},
 };
 
 use crate::{
-    engine::{sweep_plan::SweepPlan, under_lock::must_be_unlocked, versions::Versions},
+    engine::{sweep_plan::Sweeps, under_lock::must_be_unlocked, versions::Versions},
     operation::{DelayedOperation, Timeout},
     settings::Settings,
     shard::{ParkOptions, Shard, expire::CallbackJob},
-    stats::Parked,
+    stats::Labels,
     sync::{AtomicU64, Limit, default_shards, plain},
     table::frame::Frame,
     watches::{UnaskedChecks, WatchKey},
@@ -82,30 +78,35 @@ pub(crate) use crate::table::{BUDGET, call as trampoline, tour::Tour, trace, und
 
 pub(crate) type LockedShard<'a, K, O> = ShardGuard<'a, Shard<K, O>>;
 
-/// The settings that a purgatory alone has.
-pub struct Rules<K> {
+/// The settings that a purgatory alone has. Those that are code are `dyn`: what a program does not
+/// ask for is not in its binary.
+pub struct Rules<K, O> {
     /// Every callback runs on the executor, not only those of expired operations.
     pub(crate) callbacks_on_executor: bool,
-    /// The interval of sweeps; `None` for none.
-    pub(crate) recheck_every: Option<Duration>,
-    /// The hook of the last check when time is up; the hook is called for each operation
-    /// that this check or a sweep completes.
-    pub(crate) on_missed: Option<OnMissed<K>>,
+    /// Plans the sweeps; `None` for none.
+    pub(crate) sweeps: Option<PlanSweeps<K, O>>,
+    /// There is a last check when time is up. Called for each operation that this check or a sweep
+    /// completes.
+    pub(crate) on_missed: Option<OnMissed<K, O>>,
 }
 
-/// The hook that is called for an operation that a check without an event completed.
-type OnMissed<K> = Box<dyn Fn(&Parked<K>) + Send + Sync>;
+/// Plans the sweeps of a purgatory that is being made.
+type PlanSweeps<K, O> =
+    Box<dyn FnOnce(&Driver, &Weak<Core<K, O>>) -> Arc<dyn Sweeps> + Send + Sync>;
+
+/// Is called for an operation that a check without an event completed.
+type OnMissed<K, O> = Box<dyn Fn(&Core<K, O>, TimerHandle) + Send + Sync>;
 
 /// State that all handles of a purgatory share.
 pub(crate) struct Core<K, O> {
     pub(crate) frame: Frame,
-    rules: Rules<K>,
+    rules: Rules<K, O>,
     /// The bound on the number of parked operations.
     pub(crate) max_parked: Option<Limit>,
     pub(crate) shards: Shards<Shard<K, O>>,
     pub(crate) versions: Versions,
     /// When everything is checked without an event, if the purgatory was built so.
-    sweeps: Option<Arc<SweepPlan>>,
+    sweeps: Option<Arc<dyn Sweeps>>,
     /// Numbers the parked operations, where their order matters over the shards.
     pub(crate) sequence: Option<AtomicU64>,
     /// Work that this round of the timer found due.
@@ -119,21 +120,14 @@ pub(crate) struct Core<K, O> {
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Creates a purgatory and attaches it to its timer.
-    pub(crate) fn new(common: Settings, rules: Rules<K>) -> Result<Arc<Self>, BuildError> {
+    pub(crate) fn new(common: Settings, mut rules: Rules<K, O>) -> Result<Arc<Self>, BuildError> {
         let shards = common.shard_count(default_shards)?;
         let driver = common.driver()?;
         let core = Arc::new_cyclic(|core: &Weak<Self>| Core {
             max_parked: common.max_parked,
             shards: driver.shards(shards, Shard::new),
             versions: Versions::new(shards),
-            sweeps: rules.recheck_every.map(|every| {
-                let core = core.clone();
-                SweepPlan::new(&driver, every, move |due_tick| {
-                    if let Some(core) = core.upgrade() {
-                        core.begin_sweep(due_tick);
-                    }
-                })
-            }),
+            sweeps: rules.sweeps.take().map(|plan| plan(&driver, core)),
             sequence: driver.config.manual.then(|| AtomicU64::new(0)),
             due: DueQueue::new(&driver.config),
             frame: Frame::new(common.name, driver, common.executor),
@@ -142,11 +136,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             under_check: Latch::default(),
             cold: OnceLock::new(),
         });
-        let has_sweeps =
-            |sweeps: &Arc<SweepPlan>| core.frame.driver().attach(sweeps, &sweeps.wheel);
-        if core.frame.driver().attach(&core, &core.shards)
-            && core.sweeps.as_ref().is_none_or(has_sweeps)
-        {
+        let driver = core.frame.driver();
+        let has_sweeps = |sweeps: &Arc<dyn Sweeps>| sweeps.clone().attach(driver);
+        if driver.attach(&core, &core.shards) && core.sweeps.as_ref().is_none_or(has_sweeps) {
             return Ok(core);
         }
         Err(core.frame.not_attached())
@@ -237,6 +229,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 #[derive(Debug, Default)]
 struct ColdParts {
     /// Every label that a snapshot has seen.
-    labels: plain::Mutex<BTreeSet<&'static str>>,
+    labels: plain::Mutex<Labels>,
     checking: trace::Checking,
 }

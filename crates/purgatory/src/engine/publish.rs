@@ -1,59 +1,49 @@
 //! Publishing through the `metrics` facade (feature `metrics`), as
 //! [every form](crate::table::publish) does.
 
-use timer_core::driver::Sample;
+use timer_core::driver::{Published, Publishes, Sample, SourceName};
 
-use crate::{
-    engine::Core,
-    operation::DelayedOperation,
-    samples,
-    stats::{Stats, Times},
-    table::{frame::Frame, publish::PublishedForm},
-    watches::WatchKey,
-};
+use crate::{engine::Core, operation::DelayedOperation, samples, watches::WatchKey};
 
-impl<K: WatchKey, O: DelayedOperation> PublishedForm for Core<K, O> {
-    fn frame(&self) -> &Frame {
-        &self.frame
+impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
+    /// Publishes counters and times for the last time, and takes the gauges away. The timer
+    /// publishes this no more, though a future may keep it.
+    pub(crate) fn withdraw(&self) {
+        self.frame.withdraw(&|| self.totals());
+    }
+}
+
+impl<K: WatchKey, O: DelayedOperation> Publishes for Core<K, O> {
+    fn published(&self) -> Option<&Published> {
+        self.frame.published()
     }
 
-    fn stats(&self) -> Stats {
-        Core::stats(self)
+    fn source(&self) -> SourceName {
+        self.frame.source()
     }
 
-    fn times(&self) -> Times {
-        Core::times(self)
+    fn totals(&self) -> Vec<Sample> {
+        samples::totals(&self.stats(), self.times())
     }
 
     fn gauges(&self) -> Vec<Sample> {
-        let mut samples = samples::present(&Core::stats(self), self.keys());
-        // The bounds add up as the numbers do that they bound.
-        if let Some(max_parked) = &self.max_parked {
-            samples.push(samples::max_parked(max_parked.max() as u64));
-        }
+        let max_parked = self
+            .max_parked
+            .as_ref()
+            .map(|max_parked| max_parked.max() as u64);
+        let mut samples = samples::present(&self.stats(), self.keys(), max_parked);
         // 1. The largest of each, as the survey finds them.
-        let now_ns = self.frame.driver().now_ns();
-        let survey = self.survey(1, now_ns);
-        let largest = |ranked: &[(u64, _)]| ranked.first().map_or(0, |&(age_ns, _)| age_ns);
-        let check_ns = largest(&survey.under_check);
-        samples.extend([
-            samples::oldest_age(largest(&survey.oldest)),
-            Sample::largest(
-                "purgatory_longest_check_seconds",
-                "How long the longest check has been under way, from the first scrape that found it.",
-                check_ns as f64 / 1e9,
-            ),
-        ]);
+        let mut oldest_ns = 0;
+        let mut check_ns = 0;
+        let labels = self.survey(self.frame.driver().now_ns(), &mut |surveyed| {
+            oldest_ns = oldest_ns.max(surveyed.age_ns);
+            check_ns = check_ns.max(surveyed.check_ns.unwrap_or(0));
+        });
+        samples.push(samples::oldest_age(oldest_ns));
+        samples.push(samples::longest_check(check_ns));
         // 2. The labels, 0 of each included that is in use no more: a gauge keeps what it was set
         // to.
-        for (label, count) in survey.labels {
-            let parked = Sample::sum(
-                "purgatory_parked_by_label",
-                "Operations that are parked now, by their label.",
-                count as f64,
-            );
-            samples.push(parked.labelled("label", label));
-        }
+        samples.extend(samples::by_label(&labels));
         samples
     }
 }

@@ -108,10 +108,22 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // An argument is the caller's and stays here: the queued event is one without.
         let is_for_one = matches!(event, Event::One);
         let core = self.clone();
-        enqueue(move || {
-            let event = if is_for_one { Event::One } else { Event::All };
-            core.signal_now::<K>(&core.frame.enter(), &key, hash, event);
-        });
+        enqueue(move || core.signal_queued(&key, hash, is_for_one));
+    }
+
+    fn signal_queued(self: &Arc<Self>, key: &K, hash: u64, is_for_one: bool) {
+        self.warn_stuck_checks();
+        let call = self.frame.enter();
+        let shard = self.shard_of(hash);
+        let Some(record) = self.begin_event(&shard, key, hash) else {
+            return;
+        };
+        let begun = Waited { shard, record };
+        if is_for_one {
+            self.check_until_one(&call, begun);
+        } else {
+            self.check_all(&call, begun);
+        }
     }
 
     #[inline(always)]
@@ -127,7 +139,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let Some(record) = self.begin_event(&shard, key, hash) else {
             return 0;
         };
-        let by_event = |held: &mut CheckedOut<O>| self.check(&mut held.payload, O::try_complete);
         match event {
             Event::All => {
                 // Most keys have one waiter: no walk is made for it.
@@ -135,11 +146,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                     let held = shard.check_out_here(only);
                     drop(shard);
                     return match held {
-                        Some(held) => self.check_single(call, held, by_event),
+                        Some(held) => self.check_single(call, held, |held| {
+                            self.check(&mut held.payload, O::try_complete)
+                        }),
                         None => 0,
                     };
                 }
-                self.check_waiters(call, Waited { shard, record }, by_event)
+                self.check_all(call, Waited { shard, record })
             }
             Event::With(told) => self.check_waiters(call, Waited { shard, record }, |held| {
                 self.check(&mut held.payload, |operation| {
@@ -148,6 +161,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             }),
             Event::One => usize::from(self.check_until_one(call, Waited { shard, record })),
         }
+    }
+
+    /// Checks every waiter of a key whose event has begun; returns how many completed.
+    fn check_all(self: &Arc<Self>, call: &Call<'_>, begun: Waited<'_, K, O>) -> usize {
+        self.check_waiters(call, begun, |held| {
+            self.check(&mut held.payload, O::try_complete)
+        })
     }
 
     /// Checks every waiter of a key whose event has begun, a batch at a time by `check`; returns how

@@ -7,14 +7,19 @@
 //!
 //! [planned]: super::sweep_plan
 
-use std::{sync::Arc, vec};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+    vec,
+};
 
-use timer_core::{Job, TimerHandle};
+use timer_core::{Job, TimerHandle, driver::Driver};
 
 use crate::{
     engine::{
         BUDGET, Core, Tour,
         check::Batch,
+        sweep_plan::{SweepPlan, Sweeps},
         trampoline::{Call, enqueue},
     },
     operation::DelayedOperation,
@@ -36,9 +41,23 @@ struct Sweep {
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
+    /// Plans the sweeps of a purgatory that is being made.
+    pub(crate) fn plan_sweeps(
+        driver: &Driver,
+        every: Duration,
+        core: &Weak<Self>,
+    ) -> Arc<dyn Sweeps> {
+        let core = core.clone();
+        SweepPlan::new(driver, every, move |due_tick| {
+            if let Some(core) = core.upgrade() {
+                core.begin_sweep(due_tick);
+            }
+        })
+    }
+
     /// Begins a sweep that fell due at this tick: a job does it, and drops the purgatory if that was
     /// the last reference to it.
-    pub(super) fn begin_sweep(self: Arc<Self>, due_tick: u64) {
+    fn begin_sweep(self: Arc<Self>, due_tick: u64) {
         self.queue_sweep(Sweep {
             due_tick,
             tour: Tour::default(),
@@ -70,7 +89,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // 1. What was parked by then has been parked for an interval.
         let tick = self.frame.driver().config.tick;
         let now_ns = self.frame.timed_end();
-        let every_ns = u64::try_from(sweeps.every.as_nanos()).unwrap_or(u64::MAX);
+        let every_ns = u64::try_from(sweeps.every().as_nanos()).unwrap_or(u64::MAX);
         let parked_by_ns = now_ns
             .unwrap_or(tick.start_ns(sweep.due_tick))
             .saturating_sub(every_ns);
@@ -86,7 +105,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             let together: Vec<_> = sweep.listed.by_ref().take(CHECK_BATCH).collect();
             if together.is_empty() {
                 let is_idle = || self.sum_over_shards(|shard| shard.len()) == 0;
-                sweeps.ended(sweep.due_tick, self.frame.timed_end(), is_idle);
+                sweeps.ended(sweep.due_tick, self.frame.timed_end(), &is_idle);
                 return;
             }
             budget = budget.saturating_sub(together.len());

@@ -20,12 +20,28 @@ use crate::sync::{AtomicBool, AtomicU64, Ordering};
 /// No sweep is due.
 const NOT_DUE: u64 = u64::MAX;
 
-/// The plan of a purgatory's sweeps.
-pub(crate) struct SweepPlan {
-    pub(super) every: Duration,
+/// The plan of a purgatory's sweeps, as it sees it.
+pub(crate) trait Sweeps: Send + Sync {
+    /// Attaches the plan to its driver, as [`Driver::attach`] does.
+    fn attach(self: Arc<Self>, driver: &Driver) -> bool;
+
+    /// Returns the interval.
+    fn every(&self) -> Duration;
+
+    /// Sees to it that a sweep comes, after an operation was parked at `now_ns`.
+    fn parked_at(&self, now_ns: u64);
+
+    /// Plans the sweep after one that fell due at a tick, as that ends, unless nothing is parked.
+    /// `now_ns` is `None` if the clock panics.
+    fn ended(&self, due_tick: u64, now_ns: Option<u64>, is_idle: &dyn Fn() -> bool);
+}
+
+/// When sweeps begin.
+pub(super) struct SweepPlan {
+    every: Duration,
     tick: TickLength,
     /// One wheel, with the next sweep.
-    pub(super) wheel: Shards<TimingWheel<()>>,
+    wheel: Shards<TimingWheel<()>>,
     /// A sweep is on the wheel or under way.
     planned: AtomicBool,
     /// The tick of the sweep that this round of the timer is to begin.
@@ -53,8 +69,26 @@ impl SweepPlan {
         })
     }
 
-    /// Sees to it that a sweep comes, after an operation was parked at `now_ns`.
-    pub(super) fn parked_at(&self, now_ns: u64) {
+    /// Puts the next sweep on the wheel. The caller has set `planned`.
+    fn plan(&self, now_tick: u64, due_tick: u64) {
+        let mut wheel = self.wheel.lock(0);
+        wheel.catch_up(now_tick);
+        if let Ok(scheduled) = wheel.insert(due_tick, ()) {
+            wheel.work_at(scheduled.due);
+        }
+    }
+}
+
+impl Sweeps for SweepPlan {
+    fn attach(self: Arc<Self>, driver: &Driver) -> bool {
+        driver.attach(&self, &self.wheel)
+    }
+
+    fn every(&self) -> Duration {
+        self.every
+    }
+
+    fn parked_at(&self, now_ns: u64) {
         // The first to come plans one; the others only look.
         if !self.planned.load(Ordering::Relaxed) && !self.planned.swap(true, Ordering::AcqRel) {
             let due_tick = self.tick.deadline(now_ns, self.every);
@@ -62,9 +96,7 @@ impl SweepPlan {
         }
     }
 
-    /// Plans the sweep after one that fell due at a tick, as that ends, unless nothing is parked.
-    /// `now_ns` is `None` if the clock panics.
-    pub(super) fn ended(&self, due_tick: u64, now_ns: Option<u64>, is_idle: impl Fn() -> bool) {
+    fn ended(&self, due_tick: u64, now_ns: Option<u64>, is_idle: &dyn Fn() -> bool) {
         // 1. Idle: a thread that parks from here on plans one itself.
         if is_idle() {
             self.planned.store(false, Ordering::Release);
@@ -83,15 +115,6 @@ impl SweepPlan {
             next = now_tick.saturating_add(ticks);
         }
         self.plan(now_tick, next);
-    }
-
-    /// Puts the next sweep on the wheel. The caller has set `planned`.
-    fn plan(&self, now_tick: u64, due_tick: u64) {
-        let mut wheel = self.wheel.lock(0);
-        wheel.catch_up(now_tick);
-        if let Ok(scheduled) = wheel.insert(due_tick, ()) {
-            wheel.work_at(scheduled.due);
-        }
     }
 }
 

@@ -64,8 +64,8 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
     }
 
     #[cfg(feature = "metrics")]
-    fn publish(&self) {
-        crate::table::publish::PublishedForm::publish(self);
+    fn publishes(&self) -> Option<&dyn timer_core::driver::Publishes> {
+        Some(self)
     }
 
     fn timer_closed(self: Arc<Self>) {

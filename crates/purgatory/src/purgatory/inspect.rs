@@ -1,7 +1,8 @@
 //! Looking at a purgatory as a whole: its counts, times and snapshots.
 
 #[cfg(feature = "metrics")]
-use crate::table::publish::PublishedForm as _;
+use timer_core::driver::Publishes;
+
 use crate::{
     operation::DelayedOperation,
     purgatory::Purgatory,
@@ -154,7 +155,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// operation.
     #[cfg(feature = "metrics")]
     pub fn publish(&self) {
-        self.core.publish();
+        let source: &dyn Publishes = &*self.core;
+        source.publish(false);
     }
 
     /// Publishes, and has every later [`publish`](Self::publish) of this purgatory and its timer do
@@ -176,7 +178,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// ```
     #[cfg(feature = "metrics")]
     pub fn publish_in_detail(&self) {
-        self.core.publish_in_detail();
+        let source: &dyn Publishes = &*self.core;
+        source.publish(true);
     }
 
     /// Asserts the invariants of every shard, for models. O(parked + keys).

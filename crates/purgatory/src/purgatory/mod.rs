@@ -14,8 +14,6 @@ mod inspect;
 
 use std::sync::Arc;
 
-#[cfg(feature = "metrics")]
-use crate::table::publish::PublishedForm as _;
 use crate::{
     boxed::BoxedOperation,
     engine::Core,

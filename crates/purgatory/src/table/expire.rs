@@ -16,6 +16,14 @@ use crate::{
     table::{BUDGET, Batch, Ended, EndedAt, Engine, Table, call::enqueue},
 };
 
+/// The deadline of an entry that is due, and its id's sequence and index.
+type Expired = (u64, u64, u32);
+
+/// A bucket is a stack; those that wait in a line leave it in turn. Compiled once for all engines.
+fn put_in_turn(expired: &mut [Expired]) {
+    expired.sort_unstable();
+}
+
 impl<E: Engine> WheelOwner for Table<E> {
     fn advance(&self, number: usize, now_tick: u64) -> Advanced {
         // 1. The clock is read before the lock is taken.
@@ -25,19 +33,18 @@ impl<E: Engine> WheelOwner for Table<E> {
         let mut shard = self.shards.lock(number);
 
         // 2. The wheel shows each due entry without its neighbours, so the ends come after.
-        let mut expired: SmallVec<[(u64, TaskId); BUDGET]> = SmallVec::new();
+        let mut expired: SmallVec<[Expired; BUDGET]> = SmallVec::new();
         let budget = due.budget(BUDGET);
         let advanced = shard.wheel.advance(now_tick, budget, |task| {
-            expired.push((task.deadline(), task.id()));
+            let id = task.id();
+            expired.push((task.deadline(), id.sequence(), id.index()));
         });
-        // A bucket is a stack; those that wait in a line leave it in turn.
-        expired.sort_unstable_by_key(|(deadline, id)| (*deadline, id.sequence()));
+        put_in_turn(&mut expired);
 
         // 3. End them. One may have been answered by the end of another.
-        let last = expired
-            .last()
-            .map(|(deadline, id)| (*deadline, id.sequence()));
-        for (deadline, id) in expired {
+        let last = expired.last().map(|last| (last.0, last.1));
+        for (deadline, sequence, index) in expired {
+            let id = TaskId::from_parts(index, sequence);
             let mut batch = Batch::new();
             if shard.end(&self.engine, id, &Outcome::Expired, now_ns, &mut batch) {
                 if let Some(now_ns) = now_ns {
@@ -75,8 +82,8 @@ impl<E: Engine> WheelOwner for Table<E> {
     }
 
     #[cfg(feature = "metrics")]
-    fn publish(&self) {
-        crate::table::publish::PublishedForm::publish(self);
+    fn publishes(&self) -> Option<&dyn timer_core::driver::Publishes> {
+        Some(self)
     }
 
     fn timer_closed(self: Arc<Self>) {

@@ -213,9 +213,18 @@ impl Frame {
         times
     }
 
+    /// Returns the name under which this form is published.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn source(&self) -> timer_core::driver::SourceName {
+        timer_core::driver::SourceName {
+            label: "purgatory",
+            name: Arc::from(&*self.name),
+        }
+    }
+
     /// Returns the part of this form in the recorder's series, unless it is published no more.
     #[cfg(feature = "metrics")]
-    pub(super) fn published(&self) -> Option<&timer_core::driver::Published> {
+    pub(crate) fn published(&self) -> Option<&timer_core::driver::Published> {
         let published = &self.cold().published;
         // Written, too, though nothing changes: so either this sees that the last handle went, or
         // whoever dropped it sees that there is a part to be withdrawn.
@@ -225,13 +234,14 @@ impl Frame {
         (!is_withdrawn).then_some(published)
     }
 
-    /// Ends the publishing of this form. Returns its part in the recorder's series; `None` if it was
-    /// never published.
+    /// Publishes what `read` returns for the last time, if this form was ever published.
     #[cfg(feature = "metrics")]
-    pub(super) fn withdraw(&self) -> Option<&timer_core::driver::Published> {
+    pub(crate) fn withdraw(&self, read: &dyn Fn() -> Vec<timer_core::driver::Sample>) {
         self.is_withdrawn
             .fetch_or(true, std::sync::atomic::Ordering::AcqRel);
-        Some(&self.cold.get()?.published)
+        if let Some(cold) = self.cold.get() {
+            cold.published.withdraw(read);
+        }
     }
 
     /// Returns the cold parts, to be used.

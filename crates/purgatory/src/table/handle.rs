@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use timer_core::BuildError;
 
-#[cfg(feature = "metrics")]
-use crate::table::publish::PublishedForm as _;
 use crate::{
     operation::CancelReason,
     settings::Settings,

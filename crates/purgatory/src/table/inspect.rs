@@ -61,32 +61,26 @@ impl<E: Engine> Table<E> {
         count
     }
 
-    /// Returns the waits that have waited longest, with the nanosecond of their parking. O(waits).
-    fn oldest(&self, limit: usize) -> Vec<(u64, TimerHandle)> {
-        let mut oldest = Highest::new(limit);
+    /// Visits all waits, with the nanosecond of their parking. O(waits).
+    fn each(&self, visit: &mut dyn FnMut(u64, TimerHandle)) {
         let mut tour = Tour::default();
         while let Some((shard, handles)) = tour.next(&self.shards) {
             for handle in handles {
                 let entry = shard.wheel.get(handle.id());
                 if let Some(entry) = entry.filter(|entry| entry.wait().is_some_and(E::is_wait)) {
-                    oldest.offer(u64::MAX - entry.since_ns, || handle);
+                    visit(entry.since_ns, handle);
                 }
             }
         }
-        let sorted = oldest.into_sorted().into_iter();
-        sorted
-            .map(|(rank, handle)| (u64::MAX - rank, handle))
-            .collect()
     }
 
     /// Returns how long the oldest wait has waited. O(waits).
     #[cfg(feature = "metrics")]
     pub(crate) fn oldest_age_ns(&self) -> u64 {
         let now_ns = self.frame.driver().now_ns();
-        let oldest = self.oldest(1);
-        oldest
-            .first()
-            .map_or(0, |&(since_ns, _)| now_ns.saturating_sub(since_ns))
+        let mut oldest_ns = now_ns;
+        self.each(&mut |since_ns, _| oldest_ns = oldest_ns.min(since_ns));
+        now_ns - oldest_ns
     }
 
     /// Describes a wait, unless it has ended.
@@ -116,7 +110,11 @@ impl<E: Engine> Table<E> {
 
     pub(crate) fn snapshot(&self, limit: usize) -> Snapshot<E::Key> {
         let now_ns = self.frame.driver().now_ns();
-        let oldest = self.oldest(limit).into_iter();
+        let mut oldest = Highest::new(limit);
+        self.each(&mut |since_ns, handle| {
+            oldest.offer(u64::MAX - since_ns, || handle);
+        });
+        let oldest = oldest.into_sorted().into_iter();
         Snapshot {
             name: self.frame.name.to_string(),
             oldest: oldest

@@ -188,15 +188,10 @@ impl<E: Engine> Table<E> {
         }
         let table = Arc::new(Table {
             engine,
-            shards: match (max_parked.clone(), sequence) {
-                // Most have neither, and then what makes shards takes no memory.
-                (None, None) => driver.shards(shard_count, |number, wheel| {
-                    Shard::new(number, wheel, None, None)
-                }),
-                (limit, sequence) => driver.shards(shard_count, move |number, wheel| {
-                    Shard::new(number, wheel, limit.clone(), sequence.clone())
-                }),
-            },
+            shards: driver.shards(shard_count, {
+                let limit = max_parked.clone();
+                move |number, wheel| Shard::new(number, wheel, limit.clone(), sequence.clone())
+            }),
             hasher: KeyHasher::default(),
             max_parked,
             due: DueQueue::new(&driver.config),

@@ -375,10 +375,10 @@ pub(super) fn tell_observers<K: WatchKey, B: Beside>(
     shard: &mut Shard<Values<K, B>>,
     record: u32,
     now_ns: EndedAt,
-    told: impl FnMut(Told),
+    mut told: impl FnMut(Told),
 ) {
     if shard.records.at(record).rare.is_some() {
-        tell_rare_observers(shard, record, now_ns, told);
+        tell_rare_observers(shard, record, now_ns, &mut told);
     }
 }
 
@@ -387,7 +387,7 @@ fn tell_rare_observers<K: WatchKey, B: Beside>(
     shard: &mut Shard<Values<K, B>>,
     record: u32,
     now_ns: EndedAt,
-    mut told: impl FnMut(Told),
+    told: &mut dyn FnMut(Told),
 ) {
     let mark = shard.records.at_mut(record);
     let now = mark.observed();
@@ -409,7 +409,7 @@ fn tell_rare_observers<K: WatchKey, B: Beside>(
         false
     });
     for (id, outcome) in over {
-        end_listed(shard, id, &outcome, lowest, now_ns, &mut told);
+        end_listed(shard, id, &outcome, lowest, now_ns, &mut *told);
     }
 }
 

@@ -113,7 +113,8 @@ impl Driver {
         self.wake = self.waker(move || unparker.unpark());
         let rounds = self.rounds();
         let name = format!("{}-reaper", self.config.name);
-        self.threads.start(&name, move || rounds.run(parker))
+        let work = Box::new(move || rounds.run(parker));
+        self.threads.start(&name, work)
     }
 
     /// Returns true if the clock is this crate's, so that no code of the user's runs as it is read.
@@ -149,6 +150,11 @@ impl Driver {
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         self.shared.is_closed()
+    }
+
+    /// Returns true when threads of this process advance its wheels, and until it is shut down.
+    pub(crate) fn is_served(&self) -> bool {
+        !self.is_closed() && !self.is_inherited()
     }
 
     /// Plans `count` shards (a power of two), each made from its number and a wheel, still to be
@@ -217,6 +223,16 @@ impl Driver {
         stats.panics = panics + self.executors.panics.count();
         stats.executor_queue = self.executors.queued();
         stats
+    }
+
+    /// Publishes the owners of wheels that have something to be published, with nothing locked.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn publish_owners(&self) {
+        for owner in self.shared.owners() {
+            if let Some(source) = owner.publishes() {
+                source.publish(false);
+            }
+        }
     }
 
     /// Ends the rounds of the reaper, and attaches no more owners.

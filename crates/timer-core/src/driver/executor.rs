@@ -98,7 +98,6 @@ pub trait Executor: Send + Sync + fmt::Debug + 'static {
 pub const JOB_TASKS: usize = 64;
 
 /// Threads of a timer's own.
-#[derive(Debug)]
 pub(super) struct Threads {
     handles: sync::Mutex<Vec<JoinHandle<()>>>,
     running: Latch,
@@ -119,7 +118,7 @@ impl Threads {
 
     /// Runs `work` on a thread of this name. Refused by the operating system, it is dropped; a
     /// [`Job`] would run here.
-    pub(super) fn start(&self, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    pub(super) fn start(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<()> {
         // Counted from here on, also if the thread has not begun yet.
         let running = self.running.begin();
         let thread = spawn(name, move || {
@@ -170,7 +169,6 @@ const QUEUE_KEPT: usize = 64;
 /// assert_eq!(workers.join(Duration::MAX), 0); // all have ended
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 pub struct Workers {
     queue: Arc<Queue>,
     count: usize,
@@ -179,14 +177,14 @@ pub struct Workers {
     panics: Arc<Panics>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Queue {
     state: Mutex<QueueState>,
     /// A job has come, or the queue was closed.
     arrived: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct QueueState {
     jobs: VecDeque<Job>,
     /// Workers that wait for a job, or have been woken for one and not come yet.
@@ -235,7 +233,8 @@ impl Workers {
                     job.run();
                 }
             };
-            workers.threads.start(&format!("{name}-{number}"), work)?;
+            let name = format!("{name}-{number}");
+            workers.threads.start(&name, Box::new(work))?;
         }
         Ok(workers)
     }
@@ -257,6 +256,15 @@ impl Workers {
     /// are counted by the timer alone ([`TimerStats::panics`](crate::TimerStats::panics)). O(1).
     pub fn panicked(&self) -> u64 {
         self.panics.count()
+    }
+}
+
+// Each timer has this in its `dyn Executor`: not the queue and the threads.
+impl fmt::Debug for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workers")
+            .field("count", &self.count)
+            .finish_non_exhaustive()
     }
 }
 

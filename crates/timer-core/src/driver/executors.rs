@@ -2,7 +2,7 @@
 //! of the reaper, [`Due`] splits them into jobs, and [`Executors`] run these: the executor of the
 //! timer, or one of the wheels' owner.
 
-use std::sync::Arc;
+use std::{collections::BinaryHeap, sync::Arc};
 
 use crate::{
     driver::{
@@ -108,8 +108,11 @@ pub struct Due<T> {
 
 impl<T> FromIterator<T> for Due<T> {
     fn from_iter<I: IntoIterator<Item = T>>(tasks: I) -> Self {
-        let tasks = tasks.into_iter().collect();
-        Due { tasks, order: None }
+        let mut due = Due::new(false);
+        for task in tasks {
+            due.tasks.push(task);
+        }
+        due
     }
 }
 
@@ -155,19 +158,39 @@ impl<T> Due<T> {
     pub fn into_jobs(self, parallelism: usize) -> impl Iterator<Item = Vec<T>> {
         // Where order matters, the shards' tasks are sorted together.
         let mut tasks = self.tasks;
-        if let Some(order) = self.order {
-            let mut keyed: Vec<_> = order.into_iter().zip(tasks).collect();
-            keyed.sort_by_key(|&(order, _)| order);
-            tasks = keyed.into_iter().map(|(_, task)| task).collect();
+        if let Some(order) = &self.order {
+            tasks = sorted(tasks, order);
         }
         // As many jobs as threads, unless that would make a job too long.
         let size = tasks.len().div_ceil(parallelism.max(1)).clamp(1, JOB_TASKS);
         let mut tasks = tasks.into_iter();
         std::iter::from_fn(move || {
-            let job: Vec<T> = tasks.by_ref().take(size).collect();
+            let mut job = Vec::with_capacity(size.min(tasks.len()));
+            for task in tasks.by_ref() {
+                job.push(task);
+                if job.len() == size {
+                    break;
+                }
+            }
             if job.is_empty() { None } else { Some(job) }
         })
     }
+}
+
+/// Returns the tasks, sorted by the key of each.
+fn sorted<T>(tasks: Vec<T>, order: &[(u64, u64)]) -> Vec<T> {
+    let mut tasks: Vec<_> = tasks.into_iter().map(Some).collect();
+    let in_order = places_in_order(order).into_iter();
+    in_order.filter_map(|place| tasks[place].take()).collect()
+}
+
+/// Returns the places of tasks, by deadline and then by insertion. Apart from [`sorted`], which is
+/// compiled for each type of task.
+fn places_in_order(order: &[(u64, u64)]) -> Vec<usize> {
+    // A slice's sort would be 15 KB of code.
+    let places: BinaryHeap<_> = order.iter().zip(0..).collect();
+    let sorted = places.into_sorted_vec().into_iter();
+    sorted.map(|(_, place)| place).collect()
 }
 
 /// The tasks that fell due in the round under way, of one owner of wheels.

@@ -75,7 +75,7 @@ pub use self::shards::{ShardGuard, ShardLook, ShardState, Shards, WheelOwner, de
 #[cfg(feature = "tokio")]
 pub use self::tokio::{must_yield, runs_tasks_here, spend_budget};
 #[cfg(feature = "metrics")]
-pub use crate::observe::metrics::{Published, Sample, SourceName};
+pub use crate::observe::metrics::{Published, Publishes, Sample, SourceName};
 pub use crate::panics::contain;
 pub use crate::wheel::pages::{PageSlot, Pages};
 

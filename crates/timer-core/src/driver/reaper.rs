@@ -108,7 +108,7 @@ impl Shared {
     }
 
     /// Returns all owners, in the order in which they were attached.
-    pub(crate) fn owners(&self) -> Vec<Arc<dyn WheelOwner>> {
+    pub(super) fn owners(&self) -> Vec<Arc<dyn WheelOwner>> {
         let owners = self.owners.lock();
         let all = owners.all.iter();
         all.filter_map(|owner| owner.wheels.upgrade()).collect()
@@ -398,7 +398,7 @@ mod tests {
             clock::{DriverClock, ManualClock},
             driver::Driver,
         },
-        timers::task_timer::{AtShutdown, TaskTimer},
+        timers::task_timer::TaskTimer,
     };
 
     const MS: Duration = Duration::from_millis(1);
@@ -427,7 +427,7 @@ mod tests {
         let runs = Arc::new(AtomicUsize::new(0));
         let counted = runs.clone();
         let count = move |()| _ = counted.fetch_add(1, Ordering::Relaxed);
-        let tasks = TaskTimer::on(driver.clone(), count, AtShutdown::Keep);
+        let tasks = TaskTimer::on(driver.clone(), count, None);
         Reaper {
             wakes,
             rounds: driver.rounds(),
@@ -472,7 +472,7 @@ mod tests {
     #[test]
     fn owners_that_are_gone_are_swept_out() {
         let mut reaper = reaper(|_, _| ());
-        let other = || TaskTimer::on(reaper.driver.clone(), |()| (), AtShutdown::Keep);
+        let other = || TaskTimer::on(reaper.driver.clone(), |()| (), None);
         for _ in 0..1000 {
             drop(other());
         }
@@ -554,7 +554,7 @@ mod tests {
         // A task runs in place, and the process is stopped meanwhile.
         let clock = reaper.clock.clone();
         let pause = move || clock.advance_to(2_000_000_000);
-        let timer = TaskTimer::on(reaper.driver.clone(), move |()| pause(), AtShutdown::Keep);
+        let timer = TaskTimer::on(reaper.driver.clone(), move |()| pause(), None);
         timer.schedule(50 * MS, ()).unwrap();
         assert_eq!(reaper.round_after(50 * MS), (Pause::None, 1));
         assert_eq!(reaper.round_after(60 * MS), (Pause::For(40 * MS), 1));

@@ -22,10 +22,11 @@
 
 use std::{
     collections::HashMap,
+    fmt,
     ops::Add,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
-        Arc, LazyLock,
+        Arc, LazyLock, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -122,7 +123,7 @@ impl Sample {
         }
     }
 
-    /// Declares the same for a source that [publishes in detail](Published::publish_in_detail).
+    /// Declares the same for a source that [publishes in detail](Published::publish).
     pub fn in_detail(self) -> Self {
         Sample {
             is_detail: true,
@@ -254,10 +255,27 @@ enum Handle {
 /// The series that a source has published, by the addresses of their recorders and their names.
 type AllSeries = HashMap<(usize, SeriesName), Series>;
 
-/// The part that one source has in the recorders' series. Its address distinguishes sources of one
-/// name: it does not move once it was published.
+/// The part that one source has in the recorders' series, made as it publishes first. A `dyn`: a
+/// program that never publishes has nothing of it in its binary.
 #[derive(Debug, Default)]
-pub struct Published(Mutex<State>);
+pub struct Published {
+    part: OnceLock<Box<dyn HandsOver>>,
+    /// Set as the source ends: nothing is published any more.
+    is_withdrawn: AtomicBool,
+}
+
+/// Reads what a source counts.
+type Read<'a> = &'a dyn Fn() -> Vec<Sample>;
+
+/// The work of [`Published`], on the series of one source.
+trait HandsOver: Send + Sync + fmt::Debug {
+    fn publish(&self, of: &SourceName, in_detail: bool, read: Read<'_>);
+    fn withdraw(&self, read: Read<'_>);
+}
+
+/// What one source has published. Its address distinguishes sources of one name: it does not move.
+#[derive(Debug, Default)]
+struct Part(Mutex<State>);
 
 /// Locked for a moment, never while a recorder is called.
 #[derive(Debug, Default)]
@@ -272,18 +290,34 @@ struct State {
 }
 
 impl Published {
-    /// Publishes in detail, and has every later call do so: also the samples that were declared
-    /// [in detail](Sample::in_detail).
-    pub fn publish_in_detail(&self, of: &SourceName, read: impl Fn() -> Vec<Sample>) {
-        self.0.lock().is_in_detail = true;
-        self.publish(of, read);
+    /// Hands the samples that `read` returns to the installed recorder, unless another call is
+    /// doing so, which may be further up this stack. Once a call was made `in_detail`, this one and
+    /// all later ones hand over the samples that were declared [in detail](Sample::in_detail), too.
+    pub fn publish(&self, of: &SourceName, in_detail: bool, read: Read<'_>) {
+        let part = self.part.get_or_init(|| Box::new(Part::default()));
+        // Written, too, though nothing changes: so either this sees that the source has ended, or
+        // whoever ends it sees that there is a part to be withdrawn.
+        if !self.is_withdrawn.fetch_or(false, Ordering::AcqRel) {
+            part.publish(of, in_detail, read);
+        }
     }
 
-    /// Hands the samples that `read` returns to the installed recorder, unless another call is
-    /// doing so, which may be further up this stack.
-    pub fn publish(&self, of: &SourceName, read: impl Fn() -> Vec<Sample>) {
+    /// Publishes for the last time, to every recorder that this was published to: what counters and
+    /// histograms have counted since, and gauges without this source. Nothing is published later;
+    /// a call that is publishing now does this as it ends.
+    pub fn withdraw(&self, read: Read<'_>) {
+        self.is_withdrawn.fetch_or(true, Ordering::AcqRel);
+        if let Some(part) = self.part.get() {
+            part.withdraw(read);
+        }
+    }
+}
+
+impl HandsOver for Part {
+    fn publish(&self, of: &SourceName, in_detail: bool, read: Read<'_>) {
         // 1. The series are this call's alone until it is over.
         let mut state = self.0.lock();
+        state.is_in_detail |= in_detail;
         if state.is_withdrawn || state.is_publishing {
             return;
         }
@@ -309,12 +343,19 @@ impl Published {
         state.series = series;
         state.is_publishing = false;
         drop(state);
-        self.withdraw_if_ended(&read);
+        self.withdraw_if_ended(read);
         if let Err(panicked) = handed_over {
             resume_unwind(panicked);
         }
     }
 
+    fn withdraw(&self, read: Read<'_>) {
+        self.0.lock().is_withdrawn = true;
+        self.withdraw_if_ended(read);
+    }
+}
+
+impl Part {
     /// Hands one sample over.
     fn publish_one(&self, all: &mut AllSeries, publishing: &Publishing, sample: &Sample) {
         // Registered each time: a recorder may have forgotten a series that was idle.
@@ -333,15 +374,7 @@ impl Published {
         series.hand_over(&sample.value);
     }
 
-    /// Publishes for the last time, to every recorder that this was published to: what counters and
-    /// histograms have counted since, and gauges without this source. Nothing is published later;
-    /// a call that is publishing now does this as it ends.
-    pub fn withdraw(&self, read: impl Fn() -> Vec<Sample>) {
-        self.0.lock().is_withdrawn = true;
-        self.withdraw_if_ended(&read);
-    }
-
-    fn withdraw_if_ended(&self, read: &impl Fn() -> Vec<Sample>) {
+    fn withdraw_if_ended(&self, read: Read<'_>) {
         // 1. Once, by the call that takes the series.
         let mut state = self.0.lock();
         if !state.is_withdrawn || state.is_publishing {
@@ -454,6 +487,33 @@ impl Series {
                 return;
             }
             value = now;
+        }
+    }
+}
+
+/// An owner of wheels that is published with its timer.
+pub trait Publishes {
+    /// Returns its part in the recorders' series, unless it is published no more.
+    fn published(&self) -> Option<&Published>;
+    /// Returns its name.
+    fn source(&self) -> SourceName;
+    /// Reads counters and histograms, which stay when the source is gone.
+    fn totals(&self) -> Vec<Sample>;
+    /// Reads the present. Of several sources of one name, numbers add up, and of ages the largest is
+    /// shown.
+    fn gauges(&self) -> Vec<Sample>;
+}
+
+// Not methods of the trait, whose implementations would all link them.
+impl dyn Publishes + '_ {
+    /// Hands everything to the installed recorder, as [`Published::publish`] does.
+    pub fn publish(&self, in_detail: bool) {
+        if let Some(published) = self.published() {
+            published.publish(&self.source(), in_detail, &|| {
+                let mut samples = self.totals();
+                samples.extend(self.gauges());
+                samples
+            });
         }
     }
 }

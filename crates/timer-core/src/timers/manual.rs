@@ -72,7 +72,7 @@ impl ManualTimer {
         driver.config.tick = tick;
         driver.config.wheel_size = wheel_size;
         driver.config.manual = true;
-        let timer = Timer::of(driver);
+        let timer = Timer::on(Arc::new(driver));
         timer.inner().tasks(); // attached first, they come first in a tick
         ManualTimer {
             timer,

@@ -52,7 +52,8 @@ impl Timer {
         }
         // 3. It takes the place of those that are closed, which are dropped after unlocking.
         let all = std::mem::take(&mut *timers).into_iter();
-        let (served, closed): (Vec<_>, Vec<_>) = all.partition(|(_, timer)| timer.is_served());
+        let (served, closed): (Vec<_>, Vec<_>) =
+            all.partition(|(_, timer)| timer.inner().driver.is_served());
         *timers = served;
         timers.push((id, timer.clone()));
         drop(timers);
@@ -63,7 +64,10 @@ impl Timer {
 
 /// Returns the timer of a runtime, unless it was shut down.
 fn find(timers: &[(Id, Timer)], runtime: Id) -> Option<Timer> {
-    let mut timers = timers.iter();
-    let (_, timer) = timers.find(|(id, timer)| *id == runtime && timer.is_served())?;
-    Some(timer.clone())
+    let of_runtime =
+        |(id, timer): &&(Id, Timer)| *id == runtime && timer.inner().driver.is_served();
+    timers
+        .iter()
+        .find(of_runtime)
+        .map(|(_, timer)| timer.clone())
 }

@@ -291,7 +291,6 @@ mod tests {
             shards::WheelOwner,
         },
         sync::plain,
-        timers::task_timer::AtShutdown,
     };
 
     const MS: Duration = Duration::from_millis(1);
@@ -317,7 +316,7 @@ mod tests {
             let hook: Arc<plain::Mutex<Vec<String>>> = reported.clone();
             let report = move |said: &str| hook.lock().push(said.to_owned());
             driver.executors.panics = Arc::new(Panics::new(report));
-            let tasks = TaskTimer::on(Arc::new(driver), <dyn TimerTask>::run, AtShutdown::Keep);
+            let tasks = TaskTimer::on(Arc::new(driver), <dyn TimerTask>::run, None);
             let act = move || panics.store(true, SeqCst);
             let beat = start(&tasks, MS, pace, act).unwrap();
             // Each run is followed by a clock that panics, and by the next run.

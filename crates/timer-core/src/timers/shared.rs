@@ -1,13 +1,19 @@
 //! The timer that a process shares: made when it is first asked for, and made anew where its threads
 //! are gone.
 
+use std::sync::Arc;
+
 use crate::{
+    driver::driver::Driver,
     sync::plain::Mutex,
     timers::{BuildError, system::SystemTimer, timer::Timer},
 };
 
-/// The shared timer, once it was asked for.
-static SHARED: Mutex<Option<Timer>> = Mutex::new(None);
+/// The inside of the shared timer, once it was asked for.
+static DRIVER: Mutex<Option<Arc<Driver>>> = Mutex::new(None);
+
+/// The shared timer, once it was asked for: a program that has wheels on it alone does without.
+static TIMER: Mutex<Option<Timer>> = Mutex::new(None);
 
 impl Timer {
     /// Returns the timer that this process shares, which the first call makes: a
@@ -36,11 +42,12 @@ impl Timer {
     /// [`BuildError::Thread`] when the operating system gives no thread. The next call tries again.
     pub fn shared() -> Result<Timer, BuildError> {
         // Locked while it starts, so that threads that ask at once get the same.
-        let mut shared = SHARED.lock();
-        if let Some(timer) = shared.as_ref().filter(|timer| timer.is_served()) {
+        let mut shared = TIMER.lock();
+        let is_served = |timer: &&Timer| timer.inner().driver.is_served();
+        if let Some(timer) = shared.as_ref().filter(is_served) {
             return Ok(timer.clone());
         }
-        let timer = Timer::from(SystemTimer::builder().name("shared").build()?);
+        let timer = Timer::on(Timer::shared_driver()?);
         let gone = shared.replace(timer.clone());
         // What it still has is the user's, and dropped with nothing locked.
         drop(shared);
@@ -48,8 +55,21 @@ impl Timer {
         Ok(timer)
     }
 
-    /// Returns true when threads of this process advance its wheels, and until it is shut down.
-    pub(super) fn is_served(&self) -> bool {
-        !self.driver().is_closed() && !self.driver().is_inherited()
+    /// Returns the inside of the timer that this process [shares](Self::shared), for owners of
+    /// wheels, which the first call starts. O(1): a lock and a system call. A program that has no
+    /// tasks and sleeps of its own on that timer has nothing of them in its binary.
+    ///
+    /// # Errors
+    /// As [`shared`](Self::shared).
+    pub fn shared_driver() -> Result<Arc<Driver>, BuildError> {
+        let mut shared = DRIVER.lock();
+        if let Some(driver) = shared.as_ref().filter(|driver| driver.is_served()) {
+            return Ok(driver.clone());
+        }
+        let driver = Arc::new(SystemTimer::builder().name("shared").start()?);
+        let gone = shared.replace(driver.clone());
+        drop(shared);
+        drop(gone);
+        Ok(driver)
     }
 }

@@ -58,12 +58,6 @@ impl SystemTimer {
         SystemTimer::builder().build()
     }
 
-    fn of(driver: Driver) -> SystemTimer {
-        SystemTimer {
-            timer: Timer::of(driver),
-        }
-    }
-
     /// Returns a builder with the default settings.
     pub fn builder() -> SystemTimerBuilder {
         let mut driver = Driver::new();
@@ -246,6 +240,14 @@ impl SystemTimerBuilder {
     /// [`BuildError`] when a thread cannot be had, the shard count is out of bounds, or a tokio
     /// runtime has no time or has been shut down.
     pub fn build(self) -> Result<SystemTimer, BuildError> {
+        let driver = Arc::new(self.start()?);
+        Ok(SystemTimer {
+            timer: Timer::on(driver),
+        })
+    }
+
+    /// Starts the inside of the timer, as [`build`](Self::build) does.
+    pub(super) fn start(self) -> Result<Driver, BuildError> {
         let SystemTimerBuilder {
             mut driver,
             workers,
@@ -274,9 +276,9 @@ impl SystemTimerBuilder {
             if driver.is_closed() {
                 return Err(BuildError::Closed);
             }
-            return Ok(SystemTimer::of(driver));
+            return Ok(driver);
         }
         driver.start_reaper().map_err(BuildError::Thread)?;
-        Ok(SystemTimer::of(driver))
+        Ok(driver)
     }
 }

@@ -16,7 +16,7 @@ use std::{
 };
 
 #[cfg(feature = "metrics")]
-use crate::observe::metrics::timer_samples;
+use crate::observe::metrics::{Sample, SourceName, timer_samples};
 use crate::{
     driver::{
         clock::{Moment, Ticks},
@@ -67,22 +67,17 @@ pub struct TaskTimer<T> {
     pub(super) tasks: Arc<Tasks<T>>,
 }
 
-pub(super) struct Tasks<T> {
+pub(crate) struct Tasks<T> {
     shards: Shards<TimingWheel<T>>,
     driver: Arc<Driver>,
     run: Arc<Run<T>>,
-    at_shutdown: AtShutdown,
+    at_shutdown: AtShutdown<T>,
     due: DueQueue<T>,
 }
 
-/// The fate of tasks that are pending when the timer is shut down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AtShutdown {
-    /// They stay, to be taken back.
-    Keep,
-    /// They run early.
-    Run,
-}
+/// Ends the tasks that are pending when the timer is shut down; with `None` they stay, to be taken
+/// back. A function: a binary without sleeps has nothing of it.
+type AtShutdown<T> = Option<fn(&Tasks<T>)>;
 
 /// The handler and the count of its panics, which jobs hold without the wheels.
 struct Run<T> {
@@ -95,7 +90,7 @@ impl<T: Send + 'static> TaskTimer<T> {
     pub(crate) fn on(
         driver: Arc<Driver>,
         handler: impl Fn(T) + Send + Sync + 'static,
-        at_shutdown: AtShutdown,
+        at_shutdown: AtShutdown<T>,
     ) -> Self {
         // Wheels, the queue of a round, and the handler, which jobs hold alone.
         let tasks = Arc::new(Tasks {
@@ -246,6 +241,9 @@ pub(crate) struct TimerInner {
     /// The wakers of sleeps; made when the first sleep is. Threads that make and drop sleeps do not
     /// write to the same memory.
     wakers: OnceLock<Shares<TaskTimer<Waker>>>,
+    /// Reads what is published, once it was: a binary that never publishes has nothing of it.
+    #[cfg(feature = "metrics")]
+    samples: OnceLock<fn(&TimerInner) -> Vec<Sample>>,
 }
 
 /// Wakers on wheels, for the sleeps of some threads.
@@ -253,26 +251,28 @@ pub(super) type Wakers = Share<TaskTimer<Waker>>;
 
 impl TimerInner {
     /// Makes the inside of a new timer.
-    pub(crate) fn new(driver: Arc<Driver>) -> Self {
-        TimerInner {
+    pub(crate) fn new(driver: Arc<Driver>) -> Arc<Self> {
+        Arc::new(TimerInner {
             driver,
             tasks: OnceLock::new(),
             wakers: OnceLock::new(),
-        }
+            #[cfg(feature = "metrics")]
+            samples: OnceLock::new(),
+        })
     }
 
     /// Returns the timer's own tasks, which are made by the first call.
     pub(super) fn tasks(&self) -> &TaskTimer<Box<dyn TimerTask>> {
-        self.tasks.get_or_init(|| {
-            TaskTimer::on(self.driver.clone(), <dyn TimerTask>::run, AtShutdown::Keep)
-        })
+        self.tasks
+            .get_or_init(|| TaskTimer::on(self.driver.clone(), <dyn TimerTask>::run, None))
     }
 
     /// Returns the wakers for sleeps that this thread makes.
     pub(super) fn wakers(&self) -> &Wakers {
         // The same wheels for all shares. Sleepers are woken at shutdown.
         let shares = self.wakers.get_or_init(|| {
-            let wakers = TaskTimer::on(self.driver.clone(), Waker::wake, AtShutdown::Run);
+            let run_early = Some(Tasks::run_early as fn(&_));
+            let wakers = TaskTimer::on(self.driver.clone(), Waker::wake, run_early);
             Shares::new(wakers, self.driver.config.shard_count)
         });
         shares.of_this_thread()
@@ -292,10 +292,27 @@ impl TimerInner {
 }
 
 #[cfg(feature = "metrics")]
+impl TimerInner {
+    /// Publishes the timer, without the owners of wheels on it.
+    pub(super) fn publish(&self) {
+        let read = *self
+            .samples
+            .get_or_init(|| |timer| timer_samples(timer.stats()));
+        let name = SourceName {
+            label: "timer",
+            name: self.driver.config.name.as_str().into(),
+        };
+        let published = &self.driver.published;
+        published.publish(&name, false, &|| read(self));
+    }
+}
+
+#[cfg(feature = "metrics")]
 impl Drop for TimerInner {
     fn drop(&mut self) {
-        let read = || timer_samples(self.stats());
-        self.driver.published.withdraw(read);
+        if let Some(read) = self.samples.get() {
+            self.driver.published.withdraw(&|| read(self));
+        }
     }
 }
 
@@ -374,6 +391,14 @@ impl<T: Send + 'static> Tasks<T> {
         Some(from)
     }
 
+    /// Runs the tasks that are pending.
+    fn run_early(&self) {
+        if !failpoint!(ShutdownWakesNoSleeper) {
+            let early = self.close_and_drain();
+            self.execute(early.into_iter().collect());
+        }
+    }
+
     /// Runs tasks on the timer's executor, in jobs.
     fn execute(&self, due: Due<T>) {
         for tasks in due.into_jobs(self.driver.executors.parallelism()) {
@@ -412,9 +437,8 @@ impl<T: Send + 'static> WheelOwner for Tasks<T> {
 
     fn timer_closed(self: Arc<Self>) {
         self.close();
-        if self.at_shutdown == AtShutdown::Run && !failpoint!(ShutdownWakesNoSleeper) {
-            let early = self.close_and_drain();
-            self.execute(early.into_iter().collect());
+        if let Some(end) = self.at_shutdown {
+            end(&self);
         }
     }
 }
@@ -444,7 +468,7 @@ mod tests {
     #[test]
     fn one_advance_hands_over_a_bounded_number_of_tasks() {
         // Without a reaper.
-        let tasks = TaskTimer::on(Arc::new(Driver::new()), drop::<()>, AtShutdown::Keep);
+        let tasks = TaskTimer::on(Arc::new(Driver::new()), drop::<()>, None);
         for _ in 0..1000 {
             tasks.schedule_at(Moment::default(), ()).unwrap();
         }

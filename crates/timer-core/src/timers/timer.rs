@@ -4,8 +4,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-#[cfg(feature = "metrics")]
-use crate::{driver::SourceName, observe::metrics::timer_samples};
 use crate::{
     driver::{
         clock::{Moment, TickLength},
@@ -18,7 +16,7 @@ use crate::{
         interval::Interval,
         periodic::{self, Pace, Periodic},
         sleep::Sleep,
-        task_timer::{AtShutdown, TaskTimer, TimerInner},
+        task_timer::{TaskTimer, TimerInner},
     },
 };
 
@@ -73,9 +71,9 @@ pub struct Timer {
 
 impl Timer {
     /// Makes the handle of a new timer, whose driver is complete.
-    pub(super) fn of(driver: Driver) -> Timer {
+    pub(super) fn on(driver: Arc<Driver>) -> Timer {
         Timer {
-            inner: Arc::new(TimerInner::new(Arc::new(driver))),
+            inner: TimerInner::new(driver),
         }
     }
 
@@ -122,19 +120,10 @@ impl Timer {
     /// ```
     #[cfg(feature = "metrics")]
     pub fn publish(&self) {
-        let driver = &self.inner.driver;
-        if !driver.config.manual {
-            let name = SourceName {
-                label: "timer",
-                name: driver.config.name.as_str().into(),
-            };
-            driver
-                .published
-                .publish(&name, || timer_samples(self.stats()));
+        if !self.inner.driver.config.manual {
+            self.inner.publish();
         }
-        for owner in driver.shared.owners() {
-            owner.publish();
-        }
+        self.inner.driver.publish_owners();
     }
 
     /// Returns the inside of the timer, for owners of wheels.
@@ -312,7 +301,7 @@ impl Timer {
         &self,
         handler: impl Fn(T) + Send + Sync + 'static,
     ) -> TaskTimer<T> {
-        TaskTimer::on(self.driver(), handler, AtShutdown::Keep)
+        TaskTimer::on(self.driver(), handler, None)
     }
 
     /// Returns the number of tasks scheduled here and not yet due. O(shards).
