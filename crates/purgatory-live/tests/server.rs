@@ -105,9 +105,8 @@ fn events_follow_each_other_until_the_server_ends() {
         assert!(event["at_s"].as_f64().unwrap() > at_s);
         at_s = event["at_s"].as_f64().unwrap();
         let operation = BoxedOperation::new(when(|| false, drop));
-        purgatory
-            .try_complete_else_watch(operation, &[7], Duration::from_secs(3600))
-            .unwrap();
+        let parked = purgatory.try_complete_else_watch(operation, &[7], Duration::from_secs(3600));
+        parked.unwrap();
     }
 
     // Other clients are served meanwhile.
@@ -141,9 +140,8 @@ fn key_that_panics_ends_only_its_stream() {
 
     // The stream ends as soon as the key is to be shown.
     let operation = when(|| false, drop);
-    purgatory
-        .try_complete_else_watch(operation, &[Panics], Duration::from_secs(3600))
-        .unwrap();
+    let parked = purgatory.try_complete_else_watch(operation, &[Panics], Duration::from_secs(3600));
+    parked.unwrap();
     while next_event(&mut stream).is_some() {}
 
     // Without the key there are events again.

@@ -61,8 +61,7 @@ fn many_that_are_due_expire_in_several_lock_holds() {
     let timer = SystemTimer::builder().clock(clock.clone()).inline();
     let timer = timer.build().unwrap();
     let values = Watermarks::<u32>::on(&timer, "test").unwrap();
-    let parked = Purgatory::<u32, BoxedOperation>::builder("test").timer(&timer);
-    let parked = parked.build().unwrap();
+    let parked = Purgatory::<u32>::on(&timer, "test").unwrap();
     let (seen_by_values, of_values) = mpsc::channel();
     let (seen_by_parked, of_parked) = mpsc::channel();
     for _ in 0..MANY {
@@ -88,8 +87,7 @@ fn a_timers_panic_hook_hears_of_checks_and_callbacks() {
     let hook = heard.clone();
     let hears = move |message: &str| hook.lock().unwrap().push(message.to_owned());
     let timer = SystemTimer::builder().on_panic(hears).build().unwrap();
-    let parked = Purgatory::<u32, BoxedOperation>::builder("test").timer(&timer);
-    let parked = parked.build().unwrap();
+    let purgatory = Purgatory::<u32>::on(&timer, "test").unwrap();
     let values = Watermarks::<u32>::on(&timer, "test").unwrap();
     let is_armed = Arc::new(AtomicBool::new(false));
     let armed = is_armed.clone();
@@ -97,31 +95,16 @@ fn a_timers_panic_hook_hears_of_checks_and_callbacks() {
         assert!(!armed.load(SeqCst), "check");
         false
     };
-    parked
-        .try_complete_else_watch(when(check, drop), &[1], SECOND * 600)
-        .unwrap();
+    let parked = purgatory.try_complete_else_watch(when(check, drop), &[1], SECOND * 600);
+    parked.unwrap();
     is_armed.store(true, SeqCst);
-    parked.check_and_complete(&1);
+    purgatory.check_and_complete(&1);
     let callback = when(|| false, |_| panic!("callback"));
-    parked
-        .try_complete_else_watch(callback, &[1], SECOND * 600)
-        .unwrap();
-    parked.cancel_all("gone");
-    values
-        .park(&1, 1, SECOND * 600, |_| panic!("value"))
-        .unwrap();
+    let parked = purgatory.try_complete_else_watch(callback, &[1], SECOND * 600);
+    parked.unwrap();
+    purgatory.cancel_all("gone");
+    let parked = values.park(&1, 1, SECOND * 600, |_| panic!("value"));
+    parked.unwrap();
     values.advance(&1, 1).unwrap();
     assert_eq!(*heard.lock().unwrap(), ["check", "callback", "value"]);
-}
-
-/// An epoch is an event of its key, whether its waits are kept or end; one that is refused is none.
-#[test]
-fn an_epoch_counts_as_an_event() {
-    let (_timer, waits, values) = watermarks::<u32>();
-    values.begin_epoch(&1, 1, 5).unwrap();
-    assert_eq!(waits.stats().events, 1);
-    values.begin_epoch_and_keep(&1, 2, 5).unwrap();
-    assert_eq!(waits.stats().events, 2);
-    values.begin_epoch(&1, 2, 5).unwrap_err();
-    assert_eq!(waits.stats().events, 2);
 }

@@ -96,10 +96,8 @@ fn complete_ends_a_wait_under_check() {
             if check == 1 && by_key {
                 assert_eq!(inside.complete_for_key(&"a"), 0);
             } else if check == 1 {
-                assert_eq!(
-                    inside.complete(*parked.get().unwrap()),
-                    ReachResult::UnderCheck
-                );
+                let expected = ReachResult::UnderCheck;
+                assert_eq!(inside.complete(*parked.get().unwrap()), expected);
             }
             if check == 2 && has_value {
                 Some("a value")

@@ -25,18 +25,14 @@ fn a_refusal_names_the_bound() {
     assert_eq!(says(Watches::keys(&[])), "not parked: no watch key");
     park_or_fail(&waits).unwrap();
     let error = park_or_fail(&waits).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "not parked: the limit of 1 parked operations is reached"
-    );
+    let expected = "not parked: the limit of 1 parked operations is reached";
+    assert_eq!(error.to_string(), expected);
     let full = error.downcast::<Refused<BoxedOperation>>().unwrap();
     waits.cancel_all("shard");
     waits.park(full.into_inner(), &[1], NEVER); // it came back
     timer.shutdown(MINUTE);
-    assert_eq!(
-        says(Watches::keys(&[1])),
-        "not parked: the purgatory was shut down"
-    );
+    let expected = "not parked: the purgatory was shut down";
+    assert_eq!(says(Watches::keys(&[1])), expected);
     let stats = waits.stats();
     assert_eq!(stats.refused_no_keys, 1);
     assert_eq!(stats.refused_full, 1);
@@ -48,24 +44,18 @@ fn a_refusal_names_the_bound() {
         .shards(3)
         .build()
         .unwrap_err();
-    assert_eq!(
-        shards.to_string(),
-        "3 shards: not a power of two in 1..=256"
-    );
+    let expected = "3 shards: not a power of two in 1..=256";
+    assert_eq!(shards.to_string(), expected);
 }
 
 #[test]
 fn an_outcome_says_why() {
     let cancelled = |reason| Outcome::Cancelled(reason).to_string();
     assert_eq!(Outcome::Completed.to_string(), "completed");
-    assert_eq!(
-        cancelled(CancelReason::Dropped),
-        "cancelled: its purgatory or scope was dropped"
-    );
-    assert_eq!(
-        cancelled(CancelReason::Panicked),
-        "cancelled: its check panicked"
-    );
+    let expected = "cancelled: its purgatory or scope was dropped";
+    assert_eq!(cancelled(CancelReason::Dropped), expected);
+    let expected = "cancelled: its check panicked";
+    assert_eq!(cancelled(CancelReason::Panicked), expected);
     let inside = WaitError::MustNotBlock.to_string();
     assert_eq!(
         inside,
@@ -199,9 +189,10 @@ fn the_id_of_an_operation_is_of_one_purgatory_alone() {
     assert!(parts[0][0] != parts[2][0] && parts[0][1] != parts[1][1]);
     #[cfg(feature = "serde")]
     assert_eq!(serde_json::to_value(ids[0]).unwrap(), ids[0].to_string());
+    let expected = [ReachResult::Gone; 2];
     assert_eq!(
         [other.cancel(ids[0], "not here"), other.complete(ids[0])],
-        [ReachResult::Gone; 2]
+        expected
     );
     assert!(!other.reschedule(ids[0], MS));
     assert_eq!(one.len(), 2);

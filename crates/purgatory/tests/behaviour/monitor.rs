@@ -163,8 +163,6 @@ fn the_last_handle_ends_waits_and_drops_the_state() {
     assert_eq!(Arc::strong_count(&state), 2);
     drop(monitor);
     assert_eq!(Arc::strong_count(&state), 1); // though a future is there
-    assert_eq!(
-        waiting.wait_blocking(),
-        Err(WaitError::Cancelled(CancelReason::Dropped))
-    );
+    let expected = Err(WaitError::Cancelled(CancelReason::Dropped));
+    assert_eq!(waiting.wait_blocking(), expected);
 }

@@ -170,10 +170,8 @@ fn no_thread_waits_for_a_check_or_a_callback() {
     checking.arm();
     let meanwhile = || {
         assert_eq!(purgatory.check_and_complete(&"a"), 0);
-        assert_eq!(
-            purgatory.cancel(checked, "meanwhile"),
-            ReachResult::UnderCheck
-        );
+        let expected = ReachResult::UnderCheck;
+        assert_eq!(purgatory.cancel(checked, "meanwhile"), expected);
         timer.advance(SECOND);
         assert_eq!(told.try_recv(), Ok(("other", Expired)));
     };
@@ -277,9 +275,8 @@ fn panics_are_contained_and_counted() {
     let (timer, purgatory) = waiting();
     let first = Probe::new();
     let operation = first.operation().on_check(|| panic!("in the first check"));
-    purgatory
-        .try_complete_else_watch(operation, &["a"], MINUTE)
-        .unwrap();
+    let parked = purgatory.try_complete_else_watch(operation, &["a"], MINUTE);
+    parked.unwrap();
     let later = Probe::new();
     let mut parked = false;
     let operation = later.operation().on_check(move || {

@@ -64,10 +64,8 @@ fn a_future_gets_the_value_of_its_cancel() {
     let (_timer, waits): (_, Purgatory<&str>) = by_hand();
     let mut fetched = waits.wait(&["orders"], NEVER, || None::<u32>);
     waits.cancel_all(Reason::with("unknown topic", UNKNOWN_TOPIC));
-    assert_eq!(
-        code_of(over(&mut fetched).unwrap_err()),
-        Some(UNKNOWN_TOPIC)
-    );
+    let expected = Some(UNKNOWN_TOPIC);
+    assert_eq!(code_of(over(&mut fetched).unwrap_err()), expected);
 
     let replies: Replies<u32, ()> = Replies::new("replies").unwrap();
     let mut reply = replies.expect(1, MINUTE).unwrap();
@@ -91,8 +89,6 @@ fn reasons_are_equal_by_text_and_shared_value() {
     assert_eq!(typed.as_str(), "deadlock");
     assert_eq!(typed.to_string().as_str(), "deadlock");
     assert_eq!(format!("{typed:?}"), "\"deadlock\" with u32");
-    assert_eq!(
-        format!("{:?}", requested("deadlock")),
-        "Cancelled(Requested(\"deadlock\"))"
-    );
+    let expected = "Cancelled(Requested(\"deadlock\"))";
+    assert_eq!(format!("{:?}", requested("deadlock")), expected);
 }

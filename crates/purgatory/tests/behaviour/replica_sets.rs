@@ -74,34 +74,6 @@ fn callback_of_an_epoch_is_called_for_that_alone() {
 }
 
 #[test]
-fn looks_remember_since_when_a_member_lags() {
-    let (timer, sets) = group(&[9, 7, 8], Rule::all());
-    let seconds = |sets: &Sets| -> Vec<(u8, u64, u64)> {
-        let lagging = sets.lagging(&LOG).into_iter();
-        let shown = lagging.map(|(name, value, lagged_for)| (name, value, lagged_for.as_secs()));
-        shown.collect()
-    };
-    timer.advance(MINUTE);
-    assert_eq!(seconds(&sets), [(1, 7, 0), (2, 8, 0)]);
-    timer.advance(Duration::from_secs(5));
-    sets.report(&LOG, &1, 8).unwrap(); // nearer, not there
-    sets.report(&LOG, &2, 9).unwrap(); // caught up
-    assert_eq!(seconds(&sets), [(1, 8, 5)]);
-    sets.report(&LOG, &0, 10).unwrap();
-    timer.advance(Duration::from_secs(5));
-    assert_eq!(seconds(&sets), [(1, 8, 10), (2, 9, 0)]);
-    sets.report(&LOG, &1, 11).unwrap(); // it has most now
-    assert_eq!(seconds(&sets), [(2, 9, 0), (0, 10, 0)]);
-    sets.set(&LOG, 2, [(1, 11), (2, 9)], Rule::all()).unwrap();
-    assert_eq!(seconds(&sets), [(2, 9, 0)], "anew in a new epoch");
-    // It catches up and lags again between two looks: from then on.
-    timer.advance(Duration::from_secs(5));
-    sets.report(&LOG, &2, 11).unwrap();
-    sets.report(&LOG, &1, 12).unwrap();
-    assert_eq!(seconds(&sets), [(2, 11, 0)], "it had caught up");
-}
-
-#[test]
 fn callbacks_call_back() {
     let (_timer, sets) = group(&[9, 5], Rule::all());
     let outcomes = Arc::new(Mutex::new(Vec::new()));

@@ -45,10 +45,8 @@ fn a_stream_yields_replies_in_order_until_the_count() {
     assert_nothing_waits(&waits_of);
     assert_eq!(replies.deliver(&1, "four"), Err("four"));
     let got = [(); 4].map(|()| next(&mut stream));
-    assert_eq!(
-        got,
-        [Some(Ok("one")), Some(Ok("two")), Some(Ok("three")), None]
-    );
+    let expected = [Some(Ok("one")), Some(Ok("two")), Some(Ok("three")), None];
+    assert_eq!(got, expected);
     assert_eq!((next(&mut stream), stream.id()), (None, None));
 }
 
@@ -81,10 +79,8 @@ fn the_end_of_a_stream_loses_no_reply() {
     let errors = [WaitError::Expired, WaitError::Cancelled(closed)];
     for (stream, error) in [&mut expires, &mut fails].into_iter().zip(errors) {
         let got = [(); 4].map(|()| next(stream));
-        assert_eq!(
-            got,
-            [Some(Ok("one")), Some(Ok("two")), Some(Err(error)), None]
-        );
+        let expected = [Some(Ok("one")), Some(Ok("two")), Some(Err(error)), None];
+        assert_eq!(got, expected);
     }
     let mut at_once = replies.expect_many(1, 9, Duration::ZERO).unwrap();
     assert_eq!(next(&mut at_once), Some(Err(WaitError::Expired)));

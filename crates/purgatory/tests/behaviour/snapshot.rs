@@ -75,10 +75,8 @@ fn a_later_check_is_not_taken_for_an_earlier_one() {
         _ = purgatory.check_and_complete(&"k");
     }
     let each = (Some(Duration::ZERO), Some(5 * MS));
-    assert_eq!(
-        told.try_iter().collect::<Vec<_>>(),
-        [(None, None), each, each, each]
-    );
+    let expected = [(None, None), each, each, each];
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), expected);
 }
 
 /// A key that uses this thread's purgatory when it is dropped.
@@ -131,10 +129,8 @@ fn parked_operations_are_counted_by_label() {
     assert_eq!(snapshot.labels, [("fetch", 2), ("produce", 1)]);
     let mut labels: Vec<_> = snapshot.oldest.iter().map(|parked| parked.label).collect();
     labels.sort();
-    assert_eq!(
-        labels,
-        [None, Some("fetch"), Some("fetch"), Some("produce")]
-    );
+    let expected = [None, Some("fetch"), Some("fetch"), Some("produce")];
+    assert_eq!(labels, expected);
 
     timer.advance(5 * MS);
     waits.cancel(id, "gone");

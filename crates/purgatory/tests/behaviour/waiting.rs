@@ -101,9 +101,8 @@ fn a_blocking_wait_inside_a_callback_is_an_error() {
         send.send(inside.wait(&["a"], MS, || None::<u8>).wait_blocking())
             .unwrap()
     };
-    waits
-        .try_complete_else_watch(when(|| true, wait), &["a"], MS)
-        .unwrap();
+    let parked = waits.try_complete_else_watch(when(|| true, wait), &["a"], MS);
+    parked.unwrap();
     assert_eq!(result.try_recv(), Ok(Err(WaitError::MustNotBlock)));
     assert_empty(&waits);
     assert_eq!(waits.wait(&["a"], MS, || Some(1)).wait_blocking(), Ok(1));

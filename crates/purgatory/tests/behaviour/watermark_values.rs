@@ -33,10 +33,8 @@ fn plain_programs_have_u64_without_naming_it() {
     assert_eq!(type_name_of_val(&marks.value(&1).unwrap()), "u64");
     let marks = Watermarks::builder("plain").build().unwrap();
     assert_eq!(marks.add(&(), 5), Ok(0));
-    assert_eq!(
-        type_name_of_val(&marks.lowest_waiting(&())),
-        "core::option::Option<u64>"
-    );
+    let expected = "core::option::Option<u64>";
+    assert_eq!(type_name_of_val(&marks.lowest_waiting(&())), expected);
 
     /// A field and a parameter do not name it either.
     struct Server {

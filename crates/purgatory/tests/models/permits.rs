@@ -248,10 +248,8 @@ impl Model {
         let at = self.random.usize(..self.futures.len());
         let (number, future) = &self.futures[at];
         let ms = self.random.u64(1..20);
-        assert_eq!(
-            future.reschedule(ms),
-            self.reference.reschedule(*number, ms)
-        );
+        let expected = self.reference.reschedule(*number, ms);
+        assert_eq!(future.reschedule(ms), expected);
     }
 
     fn compare(&self) {

@@ -49,11 +49,8 @@ impl Books {
             meanwhile();
             thread::yield_now();
         }
-        assert_eq!(
-            self.taken.load(SeqCst),
-            self.ended.load(SeqCst),
-            "taken, ended"
-        );
+        let expected = self.ended.load(SeqCst);
+        assert_eq!(self.taken.load(SeqCst), expected, "taken, ended");
     }
 
     /// Complete at about every fourth check.

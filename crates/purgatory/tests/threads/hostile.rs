@@ -58,10 +58,8 @@ fn a_waker_may_panic_with_its_condition() {
     let panics = waker(|| panic!("in a waker"));
     assert!(poll_by(&mut wait, &panics).is_pending());
     assert_eq!(purgatory.check_and_complete(&1), 0);
-    assert_eq!(
-        wait.wait_blocking(),
-        Err(WaitError::Cancelled(CancelReason::Panicked))
-    );
+    let expected = Err(WaitError::Cancelled(CancelReason::Panicked));
+    assert_eq!(wait.wait_blocking(), expected);
 }
 
 /// The reaper and the worker, by their names.
@@ -79,10 +77,8 @@ fn a_held_future_keeps_no_threads() {
     while threads() > 0 {
         thread::yield_now(); // for ever, if they stayed
     }
-    assert_eq!(
-        wait.wait_blocking(),
-        Err(WaitError::Cancelled(CancelReason::Dropped))
-    );
+    let expected = Err(WaitError::Cancelled(CancelReason::Dropped));
+    assert_eq!(wait.wait_blocking(), expected);
 }
 
 #[test]
@@ -176,9 +172,8 @@ fn jobs_dropped_as_their_thread_ends_lose_nothing() {
         }
         let all = inside.clone();
         let act = move |_| assert_eq!(all.cancel_for_key(&1, "by a callback"), 2000);
-        inside
-            .try_complete_else_watch(when(|| true, act), &[2], MINUTE)
-            .unwrap();
+        let parked = inside.try_complete_else_watch(when(|| true, act), &[2], MINUTE);
+        parked.unwrap();
     };
     thread::spawn(cancels).join().unwrap();
     assert_eq!(ended.load(SeqCst), 2000);
@@ -193,9 +188,8 @@ fn link(purgatory: Purgatory<u32>, left: usize, ended: Arc<AtomicUsize>) {
             link(inside, left - 1, ended);
         }
     };
-    purgatory
-        .try_complete_else_watch(when(|| true, next), &[1], MINUTE)
-        .unwrap();
+    let parked = purgatory.try_complete_else_watch(when(|| true, next), &[1], MINUTE);
+    parked.unwrap();
 }
 
 /// An inline timer's executor runs jobs where they are handed in.

@@ -1,4 +1,4 @@
-//! The end of a clock's time, and deadlines beyond it.
+//! Moments; the end of a clock's time, and deadlines beyond it.
 
 use crate::support::*;
 
@@ -8,9 +8,8 @@ const YEAR: Duration = Duration::from_secs(365 * 86_400);
 fn no_manual_clock_shows_never() {
     let timer = ManualTimer::new();
     let (send, fired) = mpsc::channel::<()>();
-    timer
-        .schedule_at(Moment::NEVER, move || drop(send))
-        .unwrap();
+    let scheduled = timer.schedule_at(Moment::NEVER, move || drop(send));
+    scheduled.unwrap();
     let mut never = timer.sleep_until(Moment::NEVER);
     let mut far = timer.sleep(580 * YEAR);
     assert!(poll(&mut never).is_pending() && poll(&mut far).is_pending());
@@ -44,12 +43,23 @@ fn deadlines_of_the_last_years_are_exact() {
         let timer = ManualTimer::new();
         let (send, fired) = mpsc::channel();
         let clock = timer.clock();
-        timer
-            .schedule(years * YEAR, move || send.send(clock.now()).unwrap())
-            .unwrap();
+        let scheduled = timer.schedule(years * YEAR, move || send.send(clock.now()).unwrap());
+        scheduled.unwrap();
         timer.advance(years * YEAR - MS);
         assert!(fired.try_recv().is_err(), "{years} years: early");
         timer.advance(MS);
         assert_eq!(fired.try_recv(), Ok(Moment::default() + years * YEAR));
     }
+}
+
+#[test]
+fn moments_add_and_subtract_without_overflow() {
+    let moment = Moment::from_nanos(7);
+    assert_eq!((moment + MS).as_nanos(), 1_000_007);
+    assert_eq!((moment + MS).since(moment), MS);
+    assert_eq!(moment.since(moment + MS), Duration::ZERO);
+    assert_eq!(moment + Duration::MAX, Moment::NEVER);
+    assert_eq!(Moment::NEVER + MS, Moment::NEVER);
+    assert!(Moment::default() < moment && moment < Moment::NEVER);
+    assert_eq!(size_of::<Moment>(), 8);
 }

@@ -18,10 +18,8 @@ fn sizes_outside_their_bounds_are_refused() {
     let tick = TickLength::new(Duration::from_micros(99)).unwrap_err();
     assert_eq!(tick.to_string(), "99µs is not between 100µs and 86400s");
     let shards = SystemTimer::builder().shards(3).build().unwrap_err();
-    assert_eq!(
-        shards.to_string(),
-        "3 shards: not a power of two in 1..=256"
-    );
+    let expected = "3 shards: not a power of two in 1..=256";
+    assert_eq!(shards.to_string(), expected);
     assert!(shards.source().is_none());
 }
 

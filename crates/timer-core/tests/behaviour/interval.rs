@@ -19,10 +19,8 @@ fn an_interval_ticks_each_period_from_the_call() {
     assert_eq!(tick(&mut beat, &task), Poll::Ready(Ok(37)));
     assert!(task.poll(&mut pin!(beat.tick())).is_pending()); // and dropped
     timer.advance(5 * MS);
-    assert_eq!(
-        task.poll(&mut pin!(beat.tick())),
-        Poll::Ready(Ok(Moment::from_nanos(57_000_000)))
-    );
+    let expected = Poll::Ready(Ok(Moment::from_nanos(57_000_000)));
+    assert_eq!(task.poll(&mut pin!(beat.tick())), expected);
     beat.reset();
     timer.advance(7 * MS);
     beat.reset();
@@ -37,10 +35,8 @@ fn an_interval_ticks_each_period_from_the_call() {
 #[test]
 fn an_interval_of_a_closed_timer_is_an_error() {
     let (timer, task) = manual();
-    assert_eq!(
-        timer.interval(Duration::ZERO).unwrap_err(),
-        TimerError::ZeroPeriod
-    );
+    let expected = TimerError::ZeroPeriod;
+    assert_eq!(timer.interval(Duration::ZERO).unwrap_err(), expected);
     let mut beat = timer.interval(10 * MS).unwrap();
     assert!(tick(&mut beat, &task).is_pending());
     timer.pass(10 * MS);

@@ -12,9 +12,8 @@ fn fires_at(tick_ms: u64, start_ns: u64, delay_ms: u64) -> u64 {
     timer.advance(Duration::from_nanos(start_ns));
     let (clock, (send, fired)) = (timer.clock(), mpsc::channel());
     let task = move || send.send(clock.now_ns()).unwrap();
-    timer
-        .schedule(Duration::from_millis(delay_ms), task)
-        .unwrap();
+    let scheduled = timer.schedule(Duration::from_millis(delay_ms), task);
+    scheduled.unwrap();
     while timer.advance_to_next() {}
     fired.try_recv().unwrap()
 }

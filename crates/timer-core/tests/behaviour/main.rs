@@ -8,11 +8,9 @@ mod support;
 #[path = "../support/stepped.rs"]
 mod on_stepped_clock;
 
-mod any;
 mod clocks;
 mod delay_queue;
 mod errors;
-mod in_flight;
 mod interval;
 mod kafka_regressions;
 mod manual_asks;

@@ -171,9 +171,8 @@ fn a_tick_is_done_with_all_that_its_tasks_schedule() {
     let count = ran.clone();
     let task = move || {
         let now = again.now();
-        again
-            .schedule_at(now, move || _ = count.fetch_add(1, SeqCst))
-            .unwrap();
+        let scheduled = again.schedule_at(now, move || _ = count.fetch_add(1, SeqCst));
+        scheduled.unwrap();
     };
     later.schedule(MS * 5, Box::new(task)).unwrap();
     timer.advance(MS * 5);

@@ -145,17 +145,13 @@ fn a_shutdown_wakes_all_who_sleep_and_refuses_more() {
             .iter_mut()
             .all(|sleep| task.poll(sleep) == Poll::Ready(Err(TimerError::Closed)))
     );
-    assert_eq!(
-        task.poll(&mut timer.sleep(MS)),
-        Poll::Ready(Err(TimerError::Closed))
-    );
+    let expected = Poll::Ready(Err(TimerError::Closed));
+    assert_eq!(task.poll(&mut timer.sleep(MS)), expected);
     assert_eq!(task.poll(&mut over), READY);
     timer.pass(MS); // time goes on
     assert_eq!(task.poll(&mut sleeps[0]), READY);
-    assert_eq!(
-        task.poll(&mut sleeps[1]),
-        Poll::Ready(Err(TimerError::Closed))
-    );
+    let expected = Poll::Ready(Err(TimerError::Closed));
+    assert_eq!(task.poll(&mut sleeps[1]), expected);
 }
 
 /// A waker that panics when it wakes, and sees at each call whether anything of the timer is
@@ -246,9 +242,10 @@ fn wakers_run_with_nothing_locked() {
 fn a_timeout_ends_with_the_future_or_its_time() {
     let (timer, task) = manual();
     let none = Duration::ZERO;
+    let expected = Poll::Ready(Ok(7));
     assert_eq!(
         task.poll(&mut pin!(timeout(timer.sleep(none), ready(7)))),
-        Poll::Ready(Ok(7))
+        expected
     );
     let late = Poll::Ready(Err(TimerError::Elapsed));
     assert_eq!(

@@ -100,18 +100,15 @@ fn panics_of_executors_are_counted_and_reported() {
     let (send, fired) = mpsc::channel();
     for number in 0..2 {
         let send = send.clone();
-        timer
-            .schedule(MS, move || send.send(number).unwrap())
-            .unwrap();
+        let scheduled = timer.schedule(MS, move || send.send(number).unwrap());
+        scheduled.unwrap();
         assert_eq!(fired.recv().unwrap(), number);
     }
     timer.shutdown(Duration::MAX); // the reaper is done counting
     assert!(!timer.driver().executors().need_this_thread());
     let said: Vec<_> = said.try_iter().collect();
-    assert_eq!(
-        said,
-        ["the executor is full", "the executor knows no threads"]
-    );
+    let expected = ["the executor is full", "the executor knows no threads"];
+    assert_eq!(said, expected);
     assert_eq!(timer.stats().panics, 2);
 }
 

@@ -51,10 +51,8 @@ fn tasks_of_one_tick_run_in_the_order_of_scheduling() {
         schedule(10, 40 * MS);
         assert!(timer.cancel(handles[3]) && timer.cancel(handles[0]));
         timer.advance(40 * MS);
-        assert_eq!(
-            ran.try_iter().collect::<Vec<_>>(),
-            [1, 2, 4, 6, 7, 8, 9, 10]
-        );
+        let expected = [1, 2, 4, 6, 7, 8, 9, 10];
+        assert_eq!(ran.try_iter().collect::<Vec<_>>(), expected);
     }
 }
 

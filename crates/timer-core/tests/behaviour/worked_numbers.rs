@@ -74,11 +74,8 @@ fn deadlines_are_where_papers_and_notes_have_them() {
         let mut wheel = wheel_of(slots, now);
         let id = add(&mut wheel, deadline);
         let found = (wheel.bucket_of(id), wheel.next_due());
-        assert_eq!(
-            found,
-            (Some(place), Some(begins)),
-            "{deadline} at {now}, {slots} slots"
-        );
+        let expected = (Some(place), Some(begins));
+        assert_eq!(found, expected, "{deadline} at {now}, {slots} slots");
         assert_eq!(wheel.level_count(), place.0 + 1, "made on demand");
         assert_eq!(run(&mut wheel, deadline).0, [(deadline, deadline)]);
     }

@@ -450,11 +450,8 @@ impl Model {
                 .all(|&at| (u128::from(at) + phase) / unit == number)
         );
         let turns = if early { 2 } else { 1 };
-        assert_eq!(
-            slot as u128,
-            number % (turns * self.slots),
-            "the slot of {tasks:?}"
-        );
+        let expected = number % (turns * self.slots);
+        assert_eq!(slot as u128, expected, "the slot of {tasks:?}");
         let lead = if early { unit / 4 } else { 0 };
         let due = (number * unit).saturating_sub(phase) - lead;
         u64::try_from(due).unwrap().max(self.wheel.now())

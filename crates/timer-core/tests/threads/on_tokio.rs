@@ -167,9 +167,8 @@ fn timer_on_a_runtime_that_is_gone_is_refused() {
 async fn what_expires_is_told_apart_from_other_tasks() {
     let timer = here();
     let (send, told) = oneshot::channel();
-    timer
-        .schedule(MS, || send.send(Driver::on_timer_thread()).unwrap())
-        .unwrap();
+    let scheduled = timer.schedule(MS, || send.send(Driver::on_timer_thread()).unwrap());
+    scheduled.unwrap();
     assert!(told.await.unwrap());
     assert!(!Driver::on_timer_thread());
     assert!(
@@ -193,9 +192,8 @@ fn another_runtimes_task_schedules_by_this_clock() {
         let scheduling = timer.clone();
         let (send, mut fired) = oneshot::channel();
         let task = other.spawn(async move {
-            scheduling
-                .schedule(MS * 20, || send.send(()).unwrap())
-                .unwrap();
+            let scheduled = scheduling.schedule(MS * 20, || send.send(()).unwrap());
+            scheduled.unwrap();
             scheduling.now()
         });
         assert_eq!(other.block_on(task).unwrap(), before);

@@ -68,10 +68,8 @@ fn a_sleep_due_at_its_first_poll_is_over_soon() {
     pollster::block_on(first).unwrap();
     timer.shutdown(Duration::MAX);
     pollster::block_on(second).unwrap();
-    assert_eq!(
-        pollster::block_on(timer.sleep(HOUR)),
-        Err(TimerError::Closed)
-    );
+    let expected = Err(TimerError::Closed);
+    assert_eq!(pollster::block_on(timer.sleep(HOUR)), expected);
 }
 
 /// Two tasks hand a token to and fro, each after a sleep, and a third gives up on them.

@@ -13,9 +13,8 @@ use crate::support::*;
 /// Schedules a task that sends a value.
 fn send<V: Send + 'static>(timer: &Timer, after: Duration, to: &mpsc::Sender<V>, value: V) {
     let to = to.clone();
-    timer
-        .schedule(after, move || to.send(value).unwrap())
-        .unwrap();
+    let scheduled = timer.schedule(after, move || to.send(value).unwrap());
+    scheduled.unwrap();
 }
 
 #[test]
@@ -195,13 +194,11 @@ fn a_clock_at_the_end_of_time_fires_due_tasks_alone() {
     let hand = ManualTimer::new();
     hand.pass(Duration::MAX);
     let timer = SystemTimer::builder().clock(hand.clock()).build().unwrap();
-    timer
-        .schedule(HOUR, || unreachable!("after the end of time"))
-        .unwrap();
+    let scheduled = timer.schedule(HOUR, || unreachable!("after the end of time"));
+    scheduled.unwrap();
     let (to, fired) = mpsc::channel();
-    timer
-        .schedule_at(Moment::from_nanos(5), move || to.send(()).unwrap())
-        .unwrap();
+    let scheduled = timer.schedule_at(Moment::from_nanos(5), move || to.send(()).unwrap());
+    scheduled.unwrap();
     fired.recv().unwrap();
     assert_eq!(timer.shutdown(Duration::MAX).unfired.len(), 1);
 }
@@ -328,9 +325,8 @@ fn a_round_whose_clock_panics_is_counted() {
     let clock = PanicsOnce(SystemClock::new(), panics.clone());
     let timer = system_timer(|builder| builder.clock(clock).inline());
     // The reaper runs the task, and reads the clock then.
-    timer
-        .schedule(MS, move || panics.store(true, SeqCst))
-        .unwrap();
+    let scheduled = timer.schedule(MS, move || panics.store(true, SeqCst));
+    scheduled.unwrap();
     while timer.stats().panics == 0 {
         thread::yield_now();
     }
@@ -518,9 +514,8 @@ fn wall_clock_that_is_set_fires_late_never_early() {
     for hours in [11, 12] {
         let send = send.clone();
         let deadline = Moment::default() + hours * HOUR;
-        timer
-            .schedule_at(deadline, move || send.send(hours).unwrap())
-            .unwrap();
+        let scheduled = timer.schedule_at(deadline, move || send.send(hours).unwrap());
+        scheduled.unwrap();
     }
     // Set back it stands still, set ahead the reaper finds the deadline in its sleep.
     clock.set(9 * HOUR);
