@@ -99,7 +99,7 @@ fn events_during_a_check_are_merged() {
         if argument == Some(1) {
             for event in [2_u32, 9] {
                 let meets = || assert_eq!(raised.check_and_complete_with(&"a", &event), 0);
-                thread::scope(|scope| scope.spawn(meets).join().unwrap());
+                on_another_thread(meets);
             }
         }
     });
@@ -119,7 +119,7 @@ fn an_event_as_it_is_parked_has_no_argument() {
     let (checks, operation) = recorder(9, move |_| {
         if std::mem::take(&mut is_first) {
             let meets = || assert_eq!(raised.check_and_complete_with(&"a", &9_u32), 0);
-            thread::scope(|scope| scope.spawn(meets).join().unwrap());
+            on_another_thread(meets);
         }
     });
     waits.park(operation, &["a"], MINUTE);

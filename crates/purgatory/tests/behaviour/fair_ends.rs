@@ -64,9 +64,7 @@ fn a_head_dropped_in_its_check_passes_its_turn_on() {
         let wait = turns.wait_with(move || {
             checks += 1;
             match checks {
-                2 if elsewhere => thread::scope(|scope| {
-                    scope.spawn(|| drop_head(&slot)).join().unwrap(); // not the scope's end
-                }),
+                2 if elsewhere => on_another_thread(|| drop_head(&slot)),
                 2 => drop_head(&slot),
                 _ => {}
             }

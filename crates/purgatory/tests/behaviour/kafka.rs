@@ -58,10 +58,7 @@ fn a_last_chance_check_that_panics_leaves_no_watch() {
     let operation = probe.operation().on_check(move || {
         assert!(mem::take(&mut is_first), "in the last-chance check");
         // An event from elsewhere, so that it is checked again once it is watched.
-        thread::scope(|scope| {
-            let event = scope.spawn(|| raises.check_and_complete(&"a"));
-            event.join().unwrap();
-        });
+        on_another_thread(|| raises.check_and_complete(&"a"));
     });
     let parked = purgatory.try_complete_else_watch(operation, &["a", "b"], MINUTE);
     parked.unwrap();

@@ -49,12 +49,7 @@ fn an_event_between_check_and_watch_is_not_lost() {
         let mut first = true;
         let operation = probe.operation().on_check(move || {
             if std::mem::take(&mut first) {
-                thread::scope(|scope| {
-                    scope
-                        .spawn(|| raised.check_and_complete(&0))
-                        .join()
-                        .unwrap()
-                });
+                on_another_thread(|| raised.check_and_complete(&0));
             } else {
                 seen.make_ready(); // a check that looks again
             }
@@ -78,7 +73,7 @@ fn an_event_during_a_check_is_not_lost() {
         match left {
             3 => {} // it is being parked
             2 => event(),
-            1 => thread::scope(|scope| scope.spawn(event).join().unwrap()),
+            1 => on_another_thread(event),
             _ => ready.make_ready(),
         }
     });

@@ -92,7 +92,7 @@ impl World {
             }
             let act = &mut act;
             let purgatory = &purgatory;
-            thread::scope(|scope| scope.spawn(|| act(purgatory)).join().unwrap());
+            on_another_thread(|| act(purgatory));
         })
     }
 
@@ -380,7 +380,7 @@ fn a_sweep_during_a_check_makes_its_holder_look_again() {
         let seen = probe.clone();
         let timer = world.timer.clone();
         let operation = probe.operation().on_check(move || match seen.checks() {
-            2 => thread::scope(|scope| scope.spawn(|| timer.advance(EVERY)).join().unwrap()),
+            2 => on_another_thread(|| timer.advance(EVERY)),
             3 => seen.make_ready(), // and no event
             _ => {}
         });

@@ -67,7 +67,7 @@ fn a_later_check_is_not_taken_for_an_earlier_one() {
         clock.pass(5 * MS);
         send.send((at_first, known())).unwrap();
         if seen.checks() == 2 {
-            thread::scope(|scope| _ = scope.spawn(|| raises.check_and_complete(&"k")).join());
+            on_another_thread(|| raises.check_and_complete(&"k"));
         }
     });
     purgatory.park(operation, &["k"], MINUTE);

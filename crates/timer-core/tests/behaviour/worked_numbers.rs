@@ -31,7 +31,8 @@ fn run(wheel: &mut TimingWheel<u64>, until: u64) -> (Vec<(u64, u64)>, usize) {
 /// that begins.)
 #[test]
 fn deadlines_are_where_papers_and_notes_have_them() {
-    let hours = |hours: u64, minutes: u64, seconds: u64| hours * 3600 + minutes * 60 + seconds;
+    let at = |hours: u64, minutes: u64, seconds: u64| hours * 3600 + minutes * 60 + seconds;
+    #[rustfmt::skip]
     let table = [
         // A wheel of 1 ms x 20 (S7).
         (20, 0, 2, (0, 2), 2),
@@ -48,27 +49,9 @@ fn deadlines_are_where_papers_and_notes_have_them() {
         (20, 0, 159_999, (3, 19), 152_000),
         (20, 0, 160_000, (4, 1), 160_000),
         // The clock of hours, minutes and seconds (S14 b): at 22:20:30 one of 50 min 10 s.
-        (
-            60,
-            hours(22, 20, 30),
-            hours(23, 10, 40),
-            (1, 10),
-            hours(23, 10, 0),
-        ),
-        (
-            60,
-            hours(21, 20, 30),
-            hours(22, 10, 40),
-            (1, 10),
-            hours(22, 10, 0),
-        ),
-        (
-            60,
-            hours(23, 10, 0),
-            hours(23, 10, 40),
-            (0, 40),
-            hours(23, 10, 40),
-        ),
+        (60, at(22, 20, 30), at(23, 10, 40), (1, 10), at(23, 10, 0)),
+        (60, at(21, 20, 30), at(22, 10, 40), (1, 10), at(22, 10, 0)),
+        (60, at(23, 10, 0), at(23, 10, 40), (0, 40), at(23, 10, 40)),
     ];
     for (slots, now, deadline, place, begins) in table {
         let mut wheel = wheel_of(slots, now);

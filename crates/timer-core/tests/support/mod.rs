@@ -111,6 +111,11 @@ pub fn in_time(run: impl FnOnce() + Send + 'static) {
     assert_eq!(is_done.recv_timeout(Duration::from_secs(10)), Ok(()));
 }
 
+/// Runs this on another thread, and joins that.
+pub fn on_another_thread<T: Send>(act: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| scope.spawn(act).join().unwrap())
+}
+
 /// Runs this on a thread with a stack of this size.
 pub fn on_stack<T: Send + 'static>(bytes: usize, run: impl FnOnce() -> T + Send + 'static) -> T {
     let thread = thread::Builder::new().stack_size(bytes).spawn(run);

@@ -85,8 +85,3 @@ where
 fn no_permits(timer: &ManualTimer) -> Permits {
     Permits::on(timer, "permits", 0).unwrap()
 }
-
-/// Runs `act` on another thread, and joins it.
-fn on_another_thread<T: Send>(act: impl FnOnce() -> T + Send) -> T {
-    thread::scope(|scope| scope.spawn(act).join().unwrap())
-}
