@@ -4,15 +4,9 @@
 
 mod support;
 
-use std::{
-    io,
-    sync::{Arc, Mutex},
-    thread,
-};
+use std::io;
 
-use purgatory::{Outcome, Timeout};
-use support::{MINUTE, MS, NEVER, Op, Probe, SECOND, Stop, Waiting, by_hand_with, refused};
-use timer_core::ManualTimer;
+use support::*;
 
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
@@ -41,9 +35,8 @@ fn told(work: impl FnOnce(&ManualTimer, &Waiting)) -> Vec<String> {
     let (timer, purgatory) = by_hand_with(|builder| builder.max_parked(1));
     tracing::subscriber::with_default(subscriber, || work(&timer, &purgatory));
     let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-    text.lines()
-        .map(|line| line.trim_start().to_owned())
-        .collect()
+    let lines = text.lines().map(|line| line.trim_start().to_owned());
+    lines.collect()
 }
 
 fn park(purgatory: &Waiting, operation: Op, timeout: impl Into<Timeout>) {
@@ -56,11 +49,8 @@ fn refusals_panics_and_shutdown_are_reported() {
         park(purgatory, Probe::new().operation(), NEVER);
         park(purgatory, Probe::new().operation(), NEVER);
         purgatory.cancel_for_key(&"k", "asked");
-        park(
-            purgatory,
-            Probe::new().operation().on_check(|| panic!("out of ink")),
-            NEVER,
-        );
+        let panics = Probe::new().operation().on_check(|| panic!("out of ink"));
+        park(purgatory, panics, NEVER);
         park(purgatory, Probe::new().operation(), NEVER);
         purgatory.shutdown(MINUTE);
     });
@@ -79,24 +69,19 @@ fn slow_callbacks_are_reported_and_quick_ones_not() {
     let lines = told(|timer, purgatory| {
         for took in [99, 100] {
             let passing = timer.clone();
-            let slow = Probe::new()
-                .operation()
-                .then(move |_| passing.pass(took * MS));
-            park(purgatory, slow, MS);
+            let then = move |_| passing.pass(took * MS);
+            park(purgatory, Probe::new().operation().then(then), MS);
             timer.advance(MS);
         }
     });
-    assert_eq!(
-        lines,
-        ["WARN a callback kept the executor purgatory=\"test\" seconds=0.1"]
-    );
+    let slow = "WARN a callback kept the executor purgatory=\"test\" seconds=0.1";
+    assert_eq!(lines, [slow]);
 }
 
 #[test]
 fn missed_event_is_reported() {
     let lines = told(|_, _| {
-        let (timer, purgatory): (_, Waiting) =
-            by_hand_with(|builder| builder.check_at_expiry(|_| ()));
+        let (timer, purgatory) = by_hand_with(|builder| builder.check_at_expiry(|_| ()));
         for ready in [true, false] {
             let probe = Probe::parked(&purgatory, &["a", "b"], MS);
             if ready {
@@ -106,10 +91,8 @@ fn missed_event_is_reported() {
         }
         std::mem::forget(purgatory); // no line for its end
     });
-    assert_eq!(
-        lines,
-        ["WARN a condition came true without an event purgatory=\"test\""]
-    );
+    let missed = "WARN a condition came true without an event purgatory=\"test\"";
+    assert_eq!(lines, [missed]);
 }
 
 /// Panics at everything.
@@ -155,10 +138,7 @@ fn a_subscriber_that_panics_loses_no_callback() {
     }
     let completed = tracing::subscriber::with_default(Bomb, || purgatory.check_and_complete(&"k"));
     assert_eq!((completed, purgatory.stats().panics), (100, 100));
-    assert!(
-        all.iter()
-            .all(|probe| probe.endings() == [Outcome::Completed])
-    );
+    assert!(all.iter().all(|probe| probe.endings() == [Completed]));
 }
 
 /// In debug builds.
@@ -207,11 +187,7 @@ fn a_blocking_wait_in_a_task_is_told_once() {
         });
         std::mem::forget(purgatory); // no line for its end
     });
-    assert_eq!(
-        lines,
-        [
-            "WARN wait_blocking blocks a thread that runs a tokio runtime's tasks; await the future, \
-             or use spawn_blocking purgatory=\"own\""
-        ]
-    );
+    let told = "WARN wait_blocking blocks a thread that runs a tokio runtime's tasks; await the \
+                future, or use spawn_blocking purgatory=\"own\"";
+    assert_eq!(lines, [told]);
 }
