@@ -53,11 +53,8 @@ fn an_argument_reaches_each_check_of_its_key() {
     let mut all = Vec::new();
     for wanted in 0..40 {
         let (checks, operation) = recorder(wanted, |_| ());
-        waits.park(
-            BoxedOperation::new(operation),
-            &[1, wanted + 10][..1 + wanted as usize % 2],
-            NEVER,
-        );
+        let keys = &[1, wanted + 10][..1 + wanted as usize % 2];
+        waits.park(BoxedOperation::new(operation), keys, NEVER);
         all.push(checks);
     }
     assert_eq!(waits.check_and_complete_with(&1, &7_u32), 1);
@@ -85,7 +82,7 @@ fn an_argument_is_a_plain_event_by_default() {
     assert_eq!(waits.check_and_complete_with(&"a", &()), 1);
 
     let (_timer, waits): (_, Waiting) = waiting();
-    let probe = crate::support::Probe::parked(&waits, &["a"], NEVER);
+    let probe = Probe::parked(&waits, &["a"], NEVER);
     probe.make_ready();
     assert_eq!(waits.check_and_complete_with(&"a", &1_u8), 1);
 }

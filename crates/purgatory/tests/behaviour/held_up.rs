@@ -30,12 +30,8 @@ impl Held {
 
     fn purgatory(&self) -> (SystemTimer, Purgatory<&'static str, Op>) {
         let timer = system_timer(|builder| builder.clock(self.clone()).name("t").inline());
-        let purgatory = Purgatory::builder("test")
-            .timer(&timer)
-            .shards(1)
-            .build()
-            .unwrap();
-        (timer, purgatory)
+        let builder = Purgatory::builder("test").timer(&timer).shards(1);
+        (timer, builder.build().unwrap())
     }
 }
 
@@ -75,11 +71,8 @@ fn late_reaper_turn_rechecks_nothing() {
             others.park(Probe::new().operation(), &["other"], MINUTE); // as another thread may
         }
     });
-    purgatory.park(
-        operation,
-        &["key"],
-        Timeout::At(Moment::from_nanos(5_950_000)),
-    );
+    let at = Timeout::At(Moment::from_nanos(5_950_000));
+    purgatory.park(operation, &["key"], at);
     probe.make_ready(); // and no event
     go.send(()).unwrap();
     while !probe.ended() {
@@ -97,16 +90,10 @@ fn stuck_check_warning_survives_a_closed_stderr() {
     const CHILD: &str = "STDERR_IS_CLOSED";
     if std::env::var_os(CHILD).is_none() {
         let mut again = Command::new(std::env::current_exe().unwrap());
-        again.args([
-            "--exact",
-            "held_up::stuck_check_warning_survives_a_closed_stderr",
-            "--nocapture",
-        ]);
-        let piped = again
-            .env(CHILD, "1")
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
-        let mut child = piped.spawn().unwrap();
+        let name = "held_up::stuck_check_warning_survives_a_closed_stderr";
+        again.args(["--exact", name, "--nocapture"]).env(CHILD, "1");
+        again.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = again.spawn().unwrap();
         drop(child.stderr.take());
         assert!(child.wait().unwrap().success());
         return;

@@ -15,11 +15,8 @@ fn kafka_19312_no_callback_runs_inside_a_check() {
         let inside = Stop::new();
         let stop = inside.clone();
         let probe = Probe::new();
-        let id = purgatory.park(
-            probe.operation().on_check(move || stop.here()),
-            &["a"],
-            MINUTE,
-        );
+        let operation = probe.operation().on_check(move || stop.here());
+        let id = purgatory.park(operation, &["a"], MINUTE);
         inside.arm();
         thread::scope(|scope| {
             let checker = scope.spawn(|| purgatory.check_and_complete(&"a"));

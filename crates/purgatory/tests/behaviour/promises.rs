@@ -105,11 +105,8 @@ fn nothing_expires_early() {
     assert_eq!(at.endings(), [Expired]);
     timer.advance(Duration::from_secs(100 * 365 * 24 * 3600)); // a hundred years
     assert!(long.iter().all(|probe| !probe.ended()));
-    let past = purgatory.try_complete_else_watch(
-        Probe::new().operation(),
-        &["a"],
-        Timeout::At(Moment::from_nanos(9)),
-    );
+    let at = Timeout::At(Moment::from_nanos(9));
+    let past = purgatory.try_complete_else_watch(Probe::new().operation(), &["a"], at);
     assert_eq!(past.unwrap(), None);
 }
 

@@ -152,7 +152,7 @@ fn an_operation_under_check_is_not_missed() {
 /// The expiry of an operation whose last check is queued is decided.
 #[test]
 fn what_has_its_last_check_is_under_check() {
-    let later = crate::support::Later::default();
+    let later = Later::default();
     let (timer, waits): (_, Waiting) =
         by_hand_with(|builder| builder.executor(later.clone()).check_at_expiry(|_| ()));
     let probe = Probe::new();
@@ -168,11 +168,8 @@ fn visits_see_each_operation_once() {
     let (_timer, waits): (_, Purgatory<u32>) = by_hand();
     let mut parked = Vec::new();
     for number in 0..1000 {
-        parked.push(waits.park(
-            never(),
-            &[number, number / 2, 7][..1 + number as usize % 3],
-            NEVER,
-        ));
+        let keys = &[number, number / 2, 7][..1 + number as usize % 3];
+        parked.push(waits.park(never(), keys, NEVER));
     }
     let mut visited = Vec::new();
     waits.for_each(|id, _, operation| {

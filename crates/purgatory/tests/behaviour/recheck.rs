@@ -18,6 +18,14 @@ enum Kind {
 
 const BOTH: [Kind; 2] = [Kind::Last, Kind::Again];
 
+/// Both, with a condition that comes true and one that does not.
+const BOTH_EITHER_WAY: [(Kind, bool); 4] = [
+    (Kind::Last, true),
+    (Kind::Last, false),
+    (Kind::Again, true),
+    (Kind::Again, false),
+];
+
 struct World {
     kind: Kind,
     timer: ManualTimer,
@@ -242,10 +250,8 @@ fn a_slow_sweep_runs_alone() {
         .map(|_| Probe::parked(&purgatory, &["a"], NEVER))
         .collect();
     let checked = |times| {
-        probes
-            .iter()
-            .filter(|probe| probe.checks() == times)
-            .count()
+        let checked = probes.iter().filter(|probe| probe.checks() == times);
+        checked.count()
     };
     timer.advance(EVERY);
     for (so_far, more) in [(64, 1), (128, 1), (150, 0)] {
@@ -350,10 +356,7 @@ fn a_late_executor_is_given_each_operation_once() {
 /// Its holder checks again, unless its end is decided.
 #[test]
 fn an_event_during_a_check_is_no_miss() {
-    for (kind, ready) in BOTH
-        .into_iter()
-        .flat_map(|kind| [(kind, true), (kind, false)])
-    {
+    for (kind, ready) in BOTH_EITHER_WAY {
         for keys in [&["a"][..], &["b", "a"]] {
             let world = World::new(kind);
             let probe = Probe::new();
@@ -416,10 +419,7 @@ fn an_end_during_a_check_is_left_to_it() {
             Expired,
         ),
     ];
-    for (kind, ready) in BOTH
-        .into_iter()
-        .flat_map(|kind| [(kind, true), (kind, false)])
-    {
+    for (kind, ready) in BOTH_EITHER_WAY {
         for (end, outcome) in ends.clone() {
             let world = World::new(kind);
             let probe = Probe::new();
@@ -442,10 +442,8 @@ fn a_check_that_panics_ends_its_operation_alone() {
     for (kind, end) in [(Kind::Last, Expired), (Kind::Again, PANICKED)] {
         let world = World::new(kind);
         let probe = Probe::new();
-        world.park(
-            world.at_check(&probe, true, |_| panic!("without an event")),
-            &["a"],
-        );
+        let operation = world.at_check(&probe, true, |_| panic!("without an event"));
+        world.park(operation, &["a"]);
         let next = world.parked(&["a"]);
         next.make_ready();
         world.timer.advance(EVERY);

@@ -32,11 +32,8 @@ fn shutdown_waits_for_the_check_of_an_event() {
         let probe = Probe::new();
         let stop = Stop::new();
         let held = stop.clone();
-        purgatory.park(
-            probe.operation().on_check(move || held.here()),
-            &["a"],
-            NEVER,
-        );
+        let operation = probe.operation().on_check(move || held.here());
+        purgatory.park(operation, &["a"], NEVER);
 
         stop.arm();
         let signals = purgatory.clone();

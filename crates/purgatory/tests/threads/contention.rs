@@ -17,9 +17,8 @@ static DROPPED_BY_A_REAPER: AtomicUsize = AtomicUsize::new(0);
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        let reaper = thread::current()
-            .name()
-            .is_some_and(|name| name.ends_with("-reaper"));
+        let name = thread::current().name().unwrap_or_default().to_owned();
+        let reaper = name.ends_with("-reaper");
         DROPPED_BY_A_REAPER.fetch_add(usize::from(reaper), SeqCst);
     }
 }
@@ -60,11 +59,8 @@ fn many_keys_do_not_hold_up_the_executors_queue() {
         for _ in 0..count {
             let tell = tell.clone();
             let many = keys.len() > 1;
-            let id = purgatory.park(
-                when(|| false, move |_| tell.send(many).unwrap()),
-                keys,
-                MINUTE,
-            );
+            let operation = when(|| false, move |_| tell.send(many).unwrap());
+            let id = purgatory.park(operation, keys, MINUTE);
             purgatory.reschedule(id, MS);
         }
         while !purgatory.is_empty() || kept.len() == jobs {

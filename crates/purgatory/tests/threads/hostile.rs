@@ -164,11 +164,8 @@ fn jobs_dropped_as_their_thread_ends_lose_nothing() {
         JOBS.with(|jobs| assert!(jobs.borrow().is_empty())); // made first, gone last
         for _ in 0..2000 {
             let counted = counted.clone();
-            inside.park(
-                when(|| false, move |_| _ = counted.fetch_add(1, SeqCst)),
-                &[1],
-                MINUTE,
-            );
+            let operation = when(|| false, move |_| _ = counted.fetch_add(1, SeqCst));
+            inside.park(operation, &[1], MINUTE);
         }
         let all = inside.clone();
         let act = move |_| assert_eq!(all.cancel_for_key(&1, "by a callback"), 2000);
