@@ -73,41 +73,6 @@ fn nobody_is_overtaken() {
     println!("{hand_overs} hand-overs");
 }
 
-/// One of 16 takes the permit again as soon as it has returned it. Each request is served once all
-/// that were ahead of it have been, so within one round.
-#[test]
-fn each_of_many_is_served_within_one_round() {
-    const MANY: u64 = 16;
-    let rounds = effort(HAND_OVERS) / 20 / MANY;
-    let permits = Permits::new("permits", 1).unwrap();
-    let served = AtomicU64::new(0);
-    let others = AtomicU64::new(MANY - 1);
-    race(MANY, |number| {
-        let is_greedy = number == 0;
-        let mut round = 0;
-        while if is_greedy {
-            others.load(SeqCst) > 0
-        } else {
-            round < rounds
-        } {
-            round += 1;
-            let wait = permits.acquire(1, MINUTE);
-            let before = served.load(SeqCst);
-            let permit = wait.wait_blocking().unwrap();
-            let now = served.fetch_add(1, SeqCst);
-            assert!(now - before < MANY, "{} were served before", now - before);
-            drop(permit);
-            if !is_greedy {
-                thread::yield_now();
-            }
-        }
-        if !is_greedy {
-            others.fetch_sub(1, SeqCst);
-        }
-    });
-    assert_all_ended(&permits.waits());
-}
-
 /// Some requests are dropped or expire: the limit holds, and nothing is lost.
 #[test]
 fn permits_of_all_sizes_come_back() {

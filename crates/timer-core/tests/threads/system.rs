@@ -32,10 +32,8 @@ fn nothing_fires_early_for_any_tick() {
             timer.schedule(delay, task).unwrap();
         }
         drop(send);
-        assert!(
-            fired.iter().all(|lateness| lateness.is_some()),
-            "early with {tick:?}"
-        );
+        let is_late = |lateness: Option<u64>| lateness.is_some();
+        assert!(fired.iter().all(is_late), "early with {tick:?}");
     }
 }
 
@@ -43,11 +41,8 @@ fn nothing_fires_early_for_any_tick() {
 fn starting_and_stopping_timers_wakes_nobody() {
     // The clock stands still: the loops take no time, however busy the machine is.
     let timer = system_timer(|builder| builder.clock(ManualTimer::new().clock()));
-    let start = |hours| {
-        timer
-            .schedule(hours * HOUR, || unreachable!("cancelled"))
-            .unwrap()
-    };
+    let never = || unreachable!("cancelled");
+    let start = |hours| timer.schedule(hours * HOUR, never).unwrap();
     start(1); // the shard's first: the reaper hears of it
     let timers: Vec<_> = (0..10_000).map(|_| start(1)).collect();
     let (to, fired) = mpsc::channel();
@@ -107,10 +102,8 @@ fn each_task_of_many_threads_runs_or_is_cancelled() {
 
 #[test]
 fn shutdown_hands_back_unfired_tasks() {
-    for timer in [
-        SystemTimer::new().unwrap(),
-        SystemTimer::builder().workers(3).build().unwrap(),
-    ] {
+    for workers in [1, 3] {
+        let timer = system_timer(|builder| builder.workers(workers));
         let (to, fired) = mpsc::channel();
         for _ in 0..1000 {
             send(&timer, HOUR, &to, ());
@@ -123,9 +116,8 @@ fn shutdown_hands_back_unfired_tasks() {
             task.run();
         } // they are whole
         assert_eq!(fired.try_iter().count(), 1000);
-        let late = timer
-            .schedule(MS, move || to.send(()).unwrap())
-            .unwrap_err();
+        let late = timer.schedule(MS, move || to.send(()).unwrap());
+        let late = late.unwrap_err();
         assert_eq!(late.reason, TimerError::Closed);
         late.into_task().run();
         assert_eq!(fired.try_iter().count(), 1);
@@ -138,12 +130,9 @@ fn a_shutdown_in_a_task_does_not_wait_for_itself() {
     let timer = SystemTimer::new().unwrap();
     let (send, done) = mpsc::channel();
     let inside = timer.clone();
-    timer
-        .schedule(MS, move || {
-            send.send(inside.shutdown(Duration::MAX).unfired.len())
-                .unwrap()
-        })
-        .unwrap();
+    let shut_down = move || inside.shutdown(Duration::MAX).unfired.len();
+    let task = move || send.send(shut_down()).unwrap();
+    timer.schedule(MS, task).unwrap();
     assert_eq!(done.recv().unwrap(), 0);
 }
 
