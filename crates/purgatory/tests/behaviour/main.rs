@@ -22,7 +22,6 @@ mod keys_that_panic;
 mod leftovers;
 mod metrics;
 mod monitor;
-mod others_bugs;
 mod permits;
 mod promises;
 mod reach;

@@ -308,52 +308,6 @@ fn due_tasks_go_before_a_near_hand_down() {
     assert_eq!((fired.len(), fired.iter().max()), (10_001, Some(&0)));
 }
 
-/// The bucket's entry has the lower half of a deadline, the node the upper one.
-#[test]
-fn a_deadline_is_kept_on_every_level_and_in_the_past() {
-    let now = 3 << 32 | 5;
-    let deadlines = [
-        0,
-        1 << 32,
-        now - 6,
-        now,
-        now + 200,
-        now + (1 << 31),
-        now + (1 << 32),
-        now + (5 << 40) + 77,
-        u64::MAX - 1,
-    ];
-    for phase in [0, 1, 1000] {
-        let mut wheel = TimingWheel::with_phase(WheelSize::default(), now, phase);
-        let insert = |&deadline| wheel.insert(deadline, deadline).unwrap().id;
-        let ids: Vec<_> = deadlines.iter().map(insert).collect();
-        for (&id, deadline) in ids.iter().zip(deadlines) {
-            // The last ticks of a shifted wheel mean "never".
-            let scheduled = deadline <= u64::MAX - phase;
-            assert_eq!(wheel.deadline(id), scheduled.then_some(deadline));
-            // A task that moves takes its deadline along.
-            let moved = deadline ^ (1 << 33 | 64);
-            wheel.reschedule(id, moved);
-            assert_eq!(wheel.deadline(id), Some(moved));
-            wheel.reschedule(id, deadline);
-        }
-        wheel.assert_valid();
-        // Handed down level by level, each falls due at its deadline, and knows it.
-        let mut fired = Vec::new();
-        while let Some(due) = wheel.next_due() {
-            wheel.advance(due, usize::MAX, |task| {
-                let deadline = task.deadline();
-                assert!(deadline == due || deadline < now && due == now);
-                assert_eq!(task.take(), deadline);
-                fired.push(deadline);
-            });
-            wheel.assert_valid();
-        }
-        fired.sort_unstable();
-        assert_eq!(fired, deadlines[..deadlines.len() - usize::from(phase > 1)]);
-    }
-}
-
 #[test]
 fn a_sink_that_panics_leaves_the_others_scheduled() {
     let mut wheel = TimingWheel::new(WheelSize::default(), 0);
