@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use purgatory::{Outcome, Timeout};
+use purgatory::{Outcome, Permits, Timeout};
 use support::{MINUTE, MS, NEVER, Op, Probe, SECOND, Stop, Waiting, by_hand_with, refused};
 use timer_core::ManualTimer;
 
@@ -72,6 +72,19 @@ fn refusals_panics_and_shutdown_are_reported() {
             "INFO shut down purgatory=\"test\" cancelled=1",
         ]
     );
+}
+
+/// Neither a lease nor a key that goes is a wait.
+#[test]
+fn a_shutdown_reports_its_waits_alone() {
+    let lines = told(|timer, _| {
+        let rows = Permits::keyed_builder("rows").timer(timer).build().unwrap();
+        let lease = rows.lease_for(&1, 1, MINUTE, NEVER).wait_blocking();
+        let next = rows.acquire_for(&1, 1, NEVER);
+        rows.waits().shutdown(MINUTE);
+        assert!(lease.unwrap().is_lost() && next.wait_blocking().is_err());
+    });
+    assert_eq!(lines, ["INFO shut down purgatory=\"rows\" cancelled=1"]);
 }
 
 #[test]
