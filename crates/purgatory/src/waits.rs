@@ -140,7 +140,7 @@ impl<K> Waits<K> {
 
     /// Returns true once the form or its timer was shut down: from then on every wait is refused.
     /// (A key, a scope or permits that were [closed](crate::CancelReason::Closed) say so
-    /// themselves.) O(1), with one lock.
+    /// themselves.) O(1), without a lock.
     ///
     /// ```
     /// use std::time::Duration;

@@ -64,6 +64,19 @@ fn refusals_panics_and_shutdown_are_reported() {
     );
 }
 
+/// Neither a lease nor a key that goes is a wait.
+#[test]
+fn a_shutdown_reports_its_waits_alone() {
+    let lines = told(|timer, _| {
+        let rows = Permits::keyed_builder("rows").timer(timer).build().unwrap();
+        let lease = rows.lease_for(&1, 1, MINUTE, NEVER).wait_blocking();
+        let next = rows.acquire_for(&1, 1, NEVER);
+        rows.waits().shutdown(MINUTE);
+        assert!(lease.unwrap().is_lost() && next.wait_blocking().is_err());
+    });
+    assert_eq!(lines, ["INFO shut down purgatory=\"rows\" cancelled=1"]);
+}
+
 #[test]
 fn slow_callbacks_are_reported_and_quick_ones_not() {
     let lines = told(|timer, purgatory| {

@@ -61,7 +61,7 @@ use crate::{
 /// # Limit
 /// A request for more permits than the limit is refused, with both numbers
 /// ([`TooHeavy`](crate::WaitError::TooHeavy)): as it comes, or as the limit is lowered below it.
-/// Under a limit of 0, a pause, requests of any size wait.
+/// Under a limit of 0, a pause, requests of any size wait, but for one of no permits.
 /// Permits that are [used up](Permit::forget) count as part of the limit here, since a
 /// [refill](Self::refill) brings them back.
 ///
@@ -235,7 +235,8 @@ impl Permits {
 ///
 /// `key` can be a borrowed form of the key type: `&str` for `String` keys.
 impl<K: WatchKey> Permits<K> {
-    /// Makes `limit` permits for each key, with a timer of their own; `name` labels the metrics.
+    /// Makes `limit` permits for each key, on the timer that the process
+    /// [shares](crate::Purgatory::new); `name` labels the metrics.
     ///
     /// ```
     /// use std::time::Duration;

@@ -1,7 +1,6 @@
 //! Reaching what is parked: [`take`](Purgatory::take), [`with`](Purgatory::with),
 //! [`for_each`](Purgatory::for_each); the operations of a key:
 //! [`take_for_key`](Purgatory::take_for_key), [`with_for_key`](Purgatory::with_for_key).
-
 //!
 //! A closure on an operation where it lies runs under the lock of the operation's first shard. A
 //! call from inside it would wait for that lock: debug builds panic instead

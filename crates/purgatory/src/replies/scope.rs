@@ -246,7 +246,8 @@ impl<V: Send + 'static> ReplyScope<V> {
     }
 
     /// Delivers this value to each request with this number or a lower one that waits, as one
-    /// confirmation for all messages before it; returns how many those are. All of them end before
+    /// confirmation for all messages before it; returns how many those are. It is the last reply of
+    /// one that [expects several](Self::expect_many), too. All of them end before
     /// the first task is woken. O(n) for n requests, under one lock each for counting and for
     /// delivering them.
     ///

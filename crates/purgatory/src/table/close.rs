@@ -34,7 +34,7 @@ impl<E: Engine> Table<E> {
     }
 
     /// Ends all waits that `is_meant`, which is asked under the lock, into a batch that gets those
-    /// which follow from it, too. Returns how many ended by this.
+    /// which follow from it, too. Returns how many waits ended by this.
     fn end_all(
         &self,
         batch: &mut Batch<E>,
@@ -47,14 +47,17 @@ impl<E: Engine> Table<E> {
             outcome,
             Outcome::Cancelled(CancelReason::Shutdown | CancelReason::Dropped)
         );
-        let ends = |wait: &E::Wait| (also_held || E::is_wait(wait)) && is_meant(wait);
         let mut count = 0;
         let mut tour = Tour::default();
         while let Some((mut shard, handles)) = tour.next(&self.shards) {
             for handle in handles {
-                if shard.get(handle.id()).is_some_and(&ends) {
+                let Some(wait) = shard.get(handle.id()) else {
+                    continue;
+                };
+                let is_wait = E::is_wait(wait);
+                if (is_wait || also_held) && is_meant(wait) {
                     shard.end(&self.engine, handle.id(), outcome, now_ns, batch);
-                    count += 1;
+                    count += usize::from(is_wait);
                 }
             }
             self.engine.settle(&mut shard, now_ns, batch);
@@ -83,8 +86,9 @@ impl<E: Engine> Table<E> {
             self.lock(number).closed = !failpoint!(ShutdownClosesNoShard);
         }
         let mut batch = Batch::new();
-        self.end_all(&mut batch, &Outcome::Cancelled(reason.clone()), |_| true);
-        trace::closed(&self.frame.name, is_first, batch.len());
+        let outcome = Outcome::Cancelled(reason.clone());
+        let count = self.end_all(&mut batch, &outcome, |_| true);
+        trace::closed(&self.frame.name, is_first, count);
         batch
     }
 

@@ -45,11 +45,12 @@ impl<E: Engine> WheelOwner for Table<E> {
         let last = expired.last().map(|last| (last.0, last.1));
         for (deadline, sequence, index) in expired {
             let id = TaskId::from_parts(index, sequence);
+            // What is held is no wait, and counts nowhere.
+            let timed_ns = now_ns.filter(|_| shard.get(id).is_some_and(E::is_wait));
             let mut batch = Batch::new();
-            if shard.end(&self.engine, id, &Outcome::Expired, now_ns, &mut batch) {
-                if let Some(now_ns) = now_ns {
-                    shard.count_lateness(now_ns.saturating_sub(tick.start_ns(deadline)));
-                }
+            shard.end(&self.engine, id, &Outcome::Expired, now_ns, &mut batch);
+            if let Some(now_ns) = timed_ns {
+                shard.count_lateness(now_ns.saturating_sub(tick.start_ns(deadline)));
             }
             for ended in batch {
                 due.push(ended, (deadline, id.sequence()));

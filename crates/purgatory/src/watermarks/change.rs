@@ -103,6 +103,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         };
         let mark = shard.records.at_mut(record);
         let Some(before) = mark.value else {
+            mark.check(None)?; // closed before it was set
             return Err(WaitError::NoGroup);
         };
         mark.check(epoch)?;

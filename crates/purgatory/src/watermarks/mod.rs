@@ -629,6 +629,10 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     /// replicas is therefore the work of [`ReplicaSets`](crate::ReplicaSets). Each key takes a
     /// place of [`max_parked`](Builder::max_parked).
     ///
+    /// The future's [id](WaitFuture::id) is that of the wait for one of the keys, the first that had
+    /// to wait: gone once that is reached, though the others wait on, and a new deadline by it is
+    /// that wait's alone. The future's own [`reschedule`](WaitFuture::reschedule) moves all.
+    ///
     /// O(log n) for each key, two locks each, and one allocation.
     ///
     /// ```

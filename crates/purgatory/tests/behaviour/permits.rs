@@ -189,3 +189,18 @@ fn shutdown_ends_leases() {
     assert!(poll(&mut lost).is_ready() && lease.is_lost());
     assert_eq!(permits.free(), 1);
 }
+
+/// How late a lease is lost is no lateness of a wait: each of these has an outcome.
+#[test]
+fn a_lost_lease_counts_among_no_waits() {
+    let (timer, permits) = permits(1);
+    let waits = permits.waits();
+    waits.times(); // timing begins
+    let lease = over(&mut permits.lease(1, SECOND, MINUTE)).unwrap();
+    let late = permits.acquire(1, MS);
+    timer.advance(SECOND);
+    assert!(lease.is_lost());
+    let times = waits.times();
+    assert_eq!((times.expired.count(), times.lateness.count()), (1, 1));
+    drop(late);
+}

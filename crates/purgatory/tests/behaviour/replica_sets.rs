@@ -247,3 +247,21 @@ fn values_and_groups_may_be_of_other_types() {
     assert_eq!(sets.report("a", &'y', -4), Ok(1));
     assert_eq!(poll(&mut wait), Poll::Ready(Ok(-5)));
 }
+
+/// Also a group that is closed before its first set comes.
+#[test]
+fn a_closed_group_refuses_each_change() {
+    let (_timer, sets) = sets();
+    assert_eq!(sets.report(&LOG, &0, 7), Err(WaitError::NoGroup));
+    assert_eq!(sets.close(&LOG, "not ours"), 0);
+    let refused = [
+        sets.set(&LOG, 1, [(0, 7)], Rule::all()),
+        sets.begin_epoch(&LOG, 1, &0, 7),
+        sets.report(&LOG, &0, 7),
+        sets.report_in(&LOG, 1, &0, 7),
+        sets.join(&LOG, 0, 7),
+        sets.leave(&LOG, &0),
+        sets.replace(&LOG, &0, 1, 7),
+    ];
+    assert_eq!(refused, [const { Err(WaitError::KeyClosed) }; 7]);
+}

@@ -243,10 +243,10 @@ impl Reference {
         epoch: Option<u64>,
         change: impl FnOnce(&mut Group) -> Result<(), WaitError>,
     ) -> Called {
-        let group = self.group.as_mut().ok_or(WaitError::NoGroup)?;
         if self.is_closed {
             return Err(WaitError::KeyClosed);
         }
+        let group = self.group.as_mut().ok_or(WaitError::NoGroup)?;
         let present = group.epoch;
         if let Some(named) = epoch.filter(|&named| named != present) {
             return Err(WaitError::OtherEpoch { named, present });
