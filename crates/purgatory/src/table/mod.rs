@@ -297,6 +297,21 @@ impl<E: Engine> Table<E> {
         }
     }
 
+    /// Parks a wait in a shard that does not [refuse](Shard::refuses) it. Hands it back if there is
+    /// no place. O(levels of the wheel).
+    #[inline(always)]
+    pub(crate) fn park(
+        &self,
+        shard: &mut LockedShard<'_, E>,
+        arrival: Arrival,
+        wait: E::Wait,
+    ) -> Result<TimerHandle, (E::Wait, WaitError)> {
+        match self.take_place() {
+            Some(reason) => Err((wait, reason)),
+            None => Ok(self.park_in_place(shard, arrival, || wait)),
+        }
+    }
+
     /// Takes one of the places of what waits; returns why not, if there is none.
     #[inline]
     pub(crate) fn take_place(&self) -> Option<WaitError> {

@@ -135,7 +135,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             return Err((Err(WaitError::Expired), tells));
         }
         let wants = Wants::Value(threshold);
-        self.park_under(shard, found, (key, hash), arrival, wants, tells)
+        self.park_under(tells, shard, found, (key, hash), arrival, wants)
     }
 
     /// Refuses a wait of a form that was shut down, also one whose value is reached: a loop of
@@ -146,36 +146,43 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         Err((Err(WaitError::Closed), tells))
     }
 
-    /// Parks a wait under a key, whose record is made if it has none.
+    /// Parks a wait under a key, whose record is made if it has none. The first argument is dropped
+    /// last: by a panic of the key the shard is unlocked before a callback goes.
     #[inline(always)] // a call moves seven arguments through memory
     fn park_under<Q: ToKey<K> + ?Sized>(
         self: &Arc<Self>,
-        shard: LockedShard<'_, Values<K, B>>,
+        tells: Tells,
+        mut shard: LockedShard<'_, Values<K, B>>,
         found: Option<u32>,
         (key, hash): (&Q, u64),
         arrival: Arrival,
         wants: Wants,
-        tells: Tells,
     ) -> Waiting {
-        // The key's `Clone` may panic: no place is taken yet. A local is dropped before an argument, so
-        // the shard is unlocked before the callback of `tells` goes.
-        let mut shard = shard;
+        if let Some(reason) = shard.refuses() {
+            drop(shard);
+            self.report_refusal(&reason);
+            return Err((Err(reason), tells));
+        }
+        // The key's `Clone` may panic: nothing is parked yet.
         let record = match found {
             Some(record) => record,
             None => shard.records.add(key.to_key(), hash, Mark::default()),
         };
-        if let Some(reason) = shard.refuses().or_else(|| self.take_place()) {
-            let emptied_key = go_if_gone(&mut shard, record);
-            drop(shard);
-            drop(emptied_key);
-            self.report_refusal(&reason);
-            return Err((Err(reason), tells));
-        }
-        let handle = self.park_in_place(&mut shard, arrival, || Wait {
+        let wait = Wait {
             record,
             wants,
             tells,
-        });
+        };
+        let handle = match self.park(&mut shard, arrival, wait) {
+            Ok(handle) => handle,
+            Err((wait, full)) => {
+                let emptied_key = go_if_gone(&mut shard, record);
+                drop(shard);
+                drop(emptied_key);
+                self.report_refusal(&full);
+                return Err((Err(full), wait.tells));
+            }
+        };
         // Listed, in the same lock hold.
         let mark = shard.records.at_mut(record);
         match wants {
@@ -236,6 +243,6 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             return Err((Err(WaitError::Expired), Tells::Future));
         }
         let wants = Wants::Observed(observed);
-        self.park_under(shard, found, (key, hash), arrival, wants, Tells::Future)
+        self.park_under(Tells::Future, shard, found, (key, hash), arrival, wants)
     }
 }
