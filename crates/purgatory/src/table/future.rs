@@ -88,6 +88,27 @@ impl<E: Engine> Table<E> {
     }
 }
 
+/// Polls a wait that is not where it was parked, or has ended there. With its answer the entries go
+/// that it has left behind.
+#[cold]
+fn poll_where_it_is<E: Yields<T>, T>(
+    table: &Spaced<Arc<Table<E>>>,
+    handle: &TimerHandle,
+    waker: &Waker,
+    progress: &mut Progress,
+) -> Poll<Result<T, WaitError>> {
+    if failpoint!(PollStaysBehind) {
+        return Poll::Pending;
+    }
+    let mut at = *handle;
+    drop(table.lock_moved(&mut at));
+    let polled = table.poll_later(&at, waker, progress);
+    if polled.is_ready() && at != *handle {
+        Table::abandon(table, *handle);
+    }
+    polled
+}
+
 impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
     fn poll_first(
         &self,
@@ -109,25 +130,10 @@ impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
             }
             return Poll::Pending;
         }
-        // 2. It has ended, or is elsewhere.
-        while let Some(to) = shard.moved_to(at.id()) {
-            if failpoint!(PollStaysBehind) {
-                break;
-            }
-            drop(shard);
-            at = to;
-            shard = self.lock(at.shard());
-        }
-        let answer = shard.take_answer(at.id());
-        if let Some(last) = shard.waker_mut(at.id()) {
-            mem::swap(last, &mut unused);
-        }
+        // 2. It has ended, or moved.
         drop(shard);
         self.frame.call(|| drop(unused));
-        if answer.is_some() && at != *handle {
-            Table::abandon(self, *handle); // the entries that name its next place
-        }
-        self.polled(at, answer, progress)
+        poll_where_it_is(self, handle, waker, progress)
     }
 
     fn poll_later(
@@ -145,7 +151,8 @@ impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
             Some(_) if failpoint!(PollLeavesNoWaker) => true,
             Some(_) if failpoint!(FirstWakerStays) => true,
             Some(Some(last)) => last.will_wake(waker),
-            Some(None) | None => false,
+            Some(None) => false,
+            None => shard.moved_to(handle.id()).is_none(), // nothing is left to wait for
         };
         drop(shard);
         if is_known {

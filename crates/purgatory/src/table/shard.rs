@@ -259,8 +259,8 @@ impl<E: Engine> Shard<E> {
         mem::replace(&mut entry.state, EntryState::Answered(answer())).into_taken()
     }
 
-    /// Ends the wait of this id, which the records name, in one look-up: an entry that a future waits
-    /// for is answered, any other goes. `end` takes all that is to be dropped out of the wait, from
+    /// Ends the wait of this id, which the records name: an entry that a future waits for is answered,
+    /// any other goes. `end` takes all that is to be dropped out of the wait, from
     /// where it lies: each step on a way back would copy it. The caller takes the wait off the
     /// records. O(1).
     ///
@@ -360,8 +360,9 @@ impl<E: Engine> Shard<E> {
         let mut answer = None;
         self.wheel.end_with(id, |place| {
             let entry = place.take_if(|entry| matches!(entry.state, EntryState::Answered(_)))?;
-            if let EntryState::Answered(taken) = entry.state {
-                answer = Some(taken);
+            match entry.state {
+                EntryState::Answered(taken) => answer = Some(taken),
+                other => mem::forget(other), // it is an answer
             }
             Some(())
         })?;
