@@ -118,7 +118,7 @@ impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
     ) -> Poll<Result<T, WaitError>> {
         // 1. A waker is cloned before the lock is taken, and dropped after that.
         let mut unused = Some(waker.clone());
-        let mut at = *handle;
+        let at = *handle;
         let mut shard = self.lock(at.shard());
         if let Some(last) = shard.waker_mut(at.id()) {
             if !failpoint!(PollLeavesNoWaker) {
