@@ -152,11 +152,12 @@ where
     /// knows it; of a follower that has not told this leader, the lowest value. Returns how many
     /// waits this ended.
     ///
-    /// The highest value is the leader's log end, at which the epoch starts. The watermark stays
-    /// where it was, or rises to what the members have. The waits of the last epoch are cancelled as
-    /// by [`Watermarks::begin_epoch`](crate::Watermarks::begin_epoch), whatever the members have: a
-    /// record of this leader may be another one than theirs. The first epoch of a group may be 0; it
-    /// takes on the waits that were parked before.
+    /// The highest value is the leader's log end, at which the epoch starts; of a set without members
+    /// the first that joins is the leader. The watermark stays where it was, or rises to what the
+    /// members have. The waits of the last epoch are cancelled as by
+    /// [`Watermarks::begin_epoch`](crate::Watermarks::begin_epoch), whatever the members have: a record
+    /// of this leader may be another one than theirs. The first epoch of a group may be 0; it takes on
+    /// the waits that were parked before.
     ///
     /// O(members²), and O(n) for n waits under the lock.
     ///

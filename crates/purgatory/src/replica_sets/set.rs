@@ -126,6 +126,9 @@ pub(super) struct Set<M> {
     members: SmallVec<[Member<M>; 4]>,
 }
 
+/// No value counts in an epoch that began without members: it starts at what the first that joins has.
+const UNLED: u64 = u64::MAX;
+
 impl<M: Eq + Clone> Set<M> {
     /// Makes a set of members that are told apart. The highest value is the leader's log end. It
     /// counts once its epoch [begins](Self::begin).
@@ -190,7 +193,10 @@ impl<M: Eq + Clone> Set<M> {
             return Err(WaitError::Behind { by });
         }
         if epoch > 0 && self.rule.counts_own_epoch_only() {
-            self.uncounted = self.start;
+            self.uncounted = match self.members.is_empty() {
+                true => UNLED,
+                false => self.start,
+            };
         }
         Ok(self.raised(watermark))
     }
@@ -304,6 +310,10 @@ impl<M: Eq + Clone> Set<M> {
             return Err(WaitError::IsMember);
         }
         self.check_caught_up(value, watermark)?;
+        if self.uncounted == UNLED && self.members.is_empty() {
+            self.start = value;
+            self.uncounted = value;
+        }
         self.members.extend(name.take().map(|name| Member {
             name,
             value,

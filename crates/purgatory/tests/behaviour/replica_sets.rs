@@ -265,3 +265,14 @@ fn a_closed_group_refuses_each_change() {
     ];
     assert_eq!(refused, [const { Err(WaitError::KeyClosed) }; 7]);
 }
+
+/// What the first member brings along is of earlier terms: it counts with an entry of this one.
+#[test]
+fn an_epoch_without_members_starts_at_what_the_first_one_has() {
+    let (_timer, sets) = group(&[], Rule::majority());
+    let mut wait = parked(&sets, 5);
+    sets.join(&LOG, 0, 7).unwrap();
+    assert_eq!((ending(&mut wait), sets.watermark(&LOG)), (None, Some(0)));
+    sets.report(&LOG, &0, 8).unwrap();
+    assert_eq!(ending(&mut wait), Some(Ok(8)));
+}

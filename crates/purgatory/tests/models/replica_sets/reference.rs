@@ -11,6 +11,8 @@ pub(super) struct Group {
     rule: Plain,
     /// The leader's log end as the epoch began.
     start: u64,
+    /// The first that joins is the leader: the epoch starts at what it has.
+    is_unled: bool,
     members: Vec<Has>,
     /// Who was seen to lag, and when first.
     lags: Vec<(u8, u64)>,
@@ -95,6 +97,10 @@ impl Group {
             return Err(WaitError::IsMember);
         }
         self.admits(value)?;
+        if self.is_unled {
+            self.is_unled = false;
+            self.start = value;
+        }
         self.members.push((member, value));
         Ok(())
     }
@@ -269,6 +275,7 @@ impl Reference {
             watermark: self.reached(),
             rule,
             start,
+            is_unled: epoch > 0 && members.is_empty() && rule.needed != Some(0),
             members,
             lags: Vec::new(),
         })
