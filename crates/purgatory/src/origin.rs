@@ -28,14 +28,6 @@ pub(crate) enum Progress {
 }
 
 impl Progress {
-    /// Begins a poll. Returns true for the first one.
-    #[inline]
-    pub(crate) fn begin(&mut self) -> bool {
-        let is_first = *self == Progress::Unpolled;
-        *self = Progress::Polled;
-        is_first
-    }
-
     /// The answer is taken. A task of tokio pays for it (feature `tokio`).
     #[inline]
     pub(crate) fn finish(&mut self) {
@@ -111,9 +103,13 @@ impl<T> PendingAnswer<T> {
     /// When a poll has taken the answer.
     #[inline(always)]
     pub(crate) fn poll(&mut self, waker: &Waker) -> Poll<Result<T, WaitError>> {
-        assert!(self.progress != Progress::Over, "{OVER}");
         let origin = self.origin.as_ref().expect(OVER);
-        let is_first = self.progress.begin();
+        let is_first = match self.progress {
+            Progress::Unpolled => true,
+            Progress::Polled => false,
+            Progress::Over => panic!("{OVER}"),
+        };
+        self.progress = Progress::Polled;
         // To read the count is cheap. Once it is 1, nobody else can clone the origin.
         if !is_first && Arc::strong_count(origin) == 1 && origin.keeps_answer() {
             let alone = self.origin.take().expect(OVER);

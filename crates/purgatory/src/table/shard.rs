@@ -150,13 +150,16 @@ impl<E: Engine> Shard<E> {
     /// Returns why no wait is parked now; `None` if one is.
     #[inline]
     pub(crate) fn refuses(&self) -> Option<WaitError> {
-        if self.closed {
-            return Some(WaitError::Closed);
+        match self.closed {
+            true => Some(WaitError::Closed),
+            false => self.is_full(),
         }
-        if self.wheel.len() >= SHARD_MAX {
-            return Some(WaitError::Full { limit: SHARD_MAX });
-        }
-        None
+    }
+
+    /// Returns why no wait is parked now in a shard that is not closed; `None` if one is.
+    #[inline]
+    pub(crate) fn is_full(&self) -> Option<WaitError> {
+        (self.wheel.len() >= SHARD_MAX).then_some(WaitError::Full { limit: SHARD_MAX })
     }
 
     /// Adds an entry to a shard that is not full. Its wait is made in its place: one that is there
@@ -259,8 +262,8 @@ impl<E: Engine> Shard<E> {
         mem::replace(&mut entry.state, EntryState::Answered(answer())).into_taken()
     }
 
-    /// Ends the wait of this id, which the records name: an entry that a future waits for is answered,
-    /// any other goes. `end` takes all that is to be dropped out of the wait, from
+    /// Ends the wait of this id, which the records name, in one look-up: an entry that a future waits
+    /// for is answered, any other goes. `end` takes all that is to be dropped out of the wait, from
     /// where it lies: each step on a way back would copy it. The caller takes the wait off the
     /// records. O(1).
     ///

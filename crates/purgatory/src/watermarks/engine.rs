@@ -139,7 +139,7 @@ impl Told {
         value: u64,
     ) {
         table.wake(self.waker);
-        self.tells.tell(table, outcome.clone(), value);
+        self.tells.tell(table, outcome, value);
     }
 
     /// Makes what the table finishes.
@@ -254,7 +254,7 @@ impl<K: WatchKey, B: Beside> Engine for Values<K, B> {
 
     #[inline]
     fn finish(table: &Arc<Table<Self>>, left: Left<K>) {
-        left.tells.tell(table, left.outcome, left.value);
+        left.tells.tell(table, &left.outcome, left.value);
         if let Some(key) = left.emptied_key {
             table.frame.call(|| drop(key));
         }
@@ -304,15 +304,15 @@ impl Tells {
     fn tell<K: WatchKey, B: Beside>(
         self,
         table: &Table<Values<K, B>>,
-        outcome: Outcome,
+        outcome: &Outcome,
         value: u64,
     ) {
         match self {
             Tells::Future => {}
-            Tells::Callback(then) => table.frame.call(|| then(outcome)),
+            Tells::Callback(then) => table.frame.call(|| then(outcome.clone())),
             Tells::Each(cell, number) => table.frame.call(|| {
                 if let Some(cell) = cell.upgrade() {
-                    cell.ended(number, outcome, value);
+                    cell.ended(number, outcome.clone(), value);
                 }
             }),
         }

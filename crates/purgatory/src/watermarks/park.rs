@@ -146,8 +146,9 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         Err((Err(WaitError::Closed), tells))
     }
 
-    /// Parks a wait under a key, whose record is made if it has none. The first argument is dropped
-    /// last: by a panic of the key the shard is unlocked before a callback goes.
+    /// Parks a wait under a key, whose record is made if it has none. The shard is not closed. The
+    /// first argument is dropped last: by a panic of the key the shard is unlocked before a callback
+    /// goes.
     #[inline(always)] // a call moves seven arguments through memory
     fn park_under<Q: ToKey<K> + ?Sized>(
         self: &Arc<Self>,
@@ -158,7 +159,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         arrival: Arrival,
         wants: Wants,
     ) -> Waiting {
-        if let Some(reason) = shard.refuses() {
+        if let Some(reason) = shard.is_full() {
             drop(shard);
             self.report_refusal(&reason);
             return Err((Err(reason), tells));
