@@ -33,7 +33,7 @@ MANY = 20480
 # Runs of which the median counts.
 RUNS = 3
 
-# What a row does with N operations a round: `park` and `queue-insert-remove` warm up with as many; the others warm up
+# What a row does with N operations a round: `park` and `queue-…` warm up with as many; the others warm up
 # with an eighth, and have two rounds for each that is asked for. Each of two threads parks N.
 PARK = 2.0
 PARK_TWO = 2 * PARK
@@ -52,6 +52,7 @@ ROWS = [
     ("permits-free", OTHERS, ["ours", "tokio-semaphore"]),
     ("permits-queue", OTHERS, ["ours", "tokio-semaphore"]),
     ("queue-insert-remove", QUEUE, ["ours", "delay-queue"]),
+    ("queue-poll-idle", QUEUE, ["ours", "delay-queue"]),
 ]
 
 # What waits as a future under one key, and for a reply, beside the best by hand.

@@ -31,6 +31,7 @@ rows! {
     "lateness-1m-per-s": expire::lateness, "How late do 1M timers fire that fall due in 1 s?";
     "bytes-per-timer": timers::bytes, "How much memory does a pending timer take?";
     "queue-insert-remove": queues::run, "What does a value cost that leaves its owner's queue in time?";
+    "queue-poll-idle": queues::run, "And if its owner polls the queue meanwhile?";
     "park-complete-1key": park::run, "What does an operation cost that waits for a key?";
     "park-complete-3keys": park::run, "And one that waits for three keys?";
     "park-complete-1m-1key": park::run, "And while 1M others are parked?";

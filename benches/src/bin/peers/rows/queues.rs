@@ -1,6 +1,9 @@
 //! `queue-insert-remove`: the cost of a value that is removed from a queue of delayed values, which
 //! one owner polls, before it is due, while 100 000 are pending that are due in one to two hours. The
 //! owner polls after each 16 values.
+//!
+//! `queue-poll-idle`: the same with a poll while each value waits, which finds nothing due. So does
+//! a server at each request, when it polls its queue beside its socket.
 
 use std::{
     hint::black_box,
@@ -112,6 +115,8 @@ fn context() -> Context<'static> {
 struct Work {
     pending: usize,
     operations: usize,
+    /// The owner polls at each operation.
+    polls_each: bool,
 }
 
 /// Measures nanoseconds per value that is inserted and removed.
@@ -134,6 +139,9 @@ fn insert_remove<Q: DelayedValues>(of: Work) -> anyhow::Result<f64> {
             ensure!(queue.poll_once().is_none(), "{}: early", Q::NAME);
         }
         let key = queue.insert(operation as u64, TIMEOUT);
+        if of.polls_each {
+            ensure!(queue.poll_once().is_none(), "{}: early", Q::NAME);
+        }
         sum += queue.remove(black_box(key)).context("a value is gone")?;
     }
     let spent_ns = clock.now_ns() - begin_ns;
@@ -150,6 +158,7 @@ pub(super) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let of = Work {
         pending: run.sizes.hundred_k,
         operations: run.sizes.operations,
+        polls_each: id == "queue-poll-idle",
     };
     for _ in 0..run.sizes.rounds {
         run.each(id, "ns", &contenders, of)?;
