@@ -120,13 +120,11 @@ impl Queue {
             }
         }
         // 2. The front of the run.
-        let front = self.run.pop_front()?;
-        if front.threshold > value {
-            self.run.push_front(front);
-            return None;
-        }
+        let front = self.run.front().filter(|item| item.threshold <= value)?;
+        let id = TaskId::from_parts(front.index, front.sequence);
+        self.run.pop_front();
         self.drop_gaps();
-        Some(TaskId::from_parts(front.index, front.sequence))
+        Some(id)
     }
 
     /// Removes the lowest wait below the run, if it comes before the run's and is at most `value`.
