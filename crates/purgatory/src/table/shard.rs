@@ -152,13 +152,13 @@ impl<E: Engine> Shard<E> {
     pub(crate) fn refuses(&self) -> Option<WaitError> {
         match self.closed {
             true => Some(WaitError::Closed),
-            false => self.is_full(),
+            false => self.refuses_more(),
         }
     }
 
     /// Returns why no wait is parked now in a shard that is not closed; `None` if one is.
     #[inline]
-    pub(crate) fn is_full(&self) -> Option<WaitError> {
+    pub(crate) fn refuses_more(&self) -> Option<WaitError> {
         (self.wheel.len() >= SHARD_MAX).then_some(WaitError::Full { limit: SHARD_MAX })
     }
 

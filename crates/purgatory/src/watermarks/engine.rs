@@ -2,11 +2,11 @@
 //! them.
 //!
 //! A key's record has its value, its epoch and its waits by threshold. A wait compares and parks
-//! under one lock. An advance stores the value and answers the waits that it reaches under one
-//! lock. So neither misses the other, and there is no check.
+//! under one lock. An advance stores the value and answers the waits that it reaches, at most 64 in
+//! one lock hold, the first of them in that of the store. So neither misses the other, and there is
+//! no check.
 //!
-//! - **Unmet**: a listed wait is for more than the key's value, when the shard is unlocked by the
-//!   thread that takes the met ones off.
+//! - **Unmet**: once an advance has returned, no listed wait is for the key's value or less.
 //! - **Of this epoch**: a listed wait belongs to the key's present epoch. A new one ends the waits
 //!   of the last, or takes them over, in the lock hold in which it begins.
 //! - **Gone**: a key without a value, waits and observers has no record.

@@ -159,7 +159,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         arrival: Arrival,
         wants: Wants,
     ) -> Waiting {
-        if let Some(reason) = shard.is_full() {
+        if let Some(reason) = shard.refuses_more() {
             drop(shard);
             self.report_refusal(&reason);
             return Err((Err(reason), tells));

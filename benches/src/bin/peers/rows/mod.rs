@@ -11,7 +11,9 @@ mod timers;
 mod waits;
 
 use row::Row;
-use waits::{acks_all, observed, operations, park, permits, poll_loop, quorum, replies, scale};
+use waits::{
+    acks_all, observed, operations, park, permits, poll_loop, replica_set, replies, scale,
+};
 
 use crate::heap;
 
@@ -37,7 +39,7 @@ rows! {
     "park-complete-1m-1key": park::run, "And while 1M others are parked?";
     "park-complete-2t-other-keys": park::run, "And on two threads, with different keys?";
     "acks-all-1t": acks_all::run, "What does a produce cost that waits for its followers?";
-    "replica-set-3": quorum::run, "What does the report of one of three replicas cost?";
+    "replica-set-3": replica_set::run, "What does the report of one of three replicas cost?";
     "replies-1t": replies::run, "What does it cost to await the reply to a request?";
     "replies-2t": replies::run, "And if another thread delivers it?";
     "permits-free": permits::run, "What does it cost to take a free permit and return it?";

@@ -7,7 +7,7 @@ pub(super) mod operations;
 pub(super) mod park;
 pub(super) mod permits;
 pub(super) mod poll_loop;
-pub(super) mod quorum;
+pub(super) mod replica_set;
 pub(super) mod replies;
 pub(super) mod scale;
 mod slots;
