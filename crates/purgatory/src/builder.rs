@@ -11,6 +11,7 @@ use crate::{
     settings::{Form, Settings},
     stats::Parked,
     sync::Limit,
+    table::handle::HandleOf,
     watches::WatchKey,
 };
 
@@ -270,7 +271,8 @@ impl<K: WatchKey, O: DelayedOperation> Form for Purgatory<K, O> {
     type Own = Rules<K, O>;
 
     fn build(settings: Settings, rules: Rules<K, O>) -> Result<Self, BuildError> {
-        Core::new(settings, rules).map(Purgatory::from_core)
+        let handle = HandleOf::of(Core::of(settings, rules)?);
+        Ok(Purgatory { handle })
     }
 }
 

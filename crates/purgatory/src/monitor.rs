@@ -18,6 +18,7 @@ use crate::{
     operation::{Timeout, opaque},
     purgatory::Purgatory,
     sync::{AtomicU64, Mutex, Ordering, thread_local},
+    table::FormShard,
     wait::{IntoAnswer, WaitFuture},
     watches::{KeyRef, WatchKey},
 };
@@ -119,14 +120,13 @@ impl<K: WatchKey, S> Shared<K, S> {
     /// Signals every key that has waiters.
     fn signal_all(&self) {
         self.signalled_all.fetch_add(1, Ordering::AcqRel);
-        let shards = &self.purgatory.core.shards;
+        let shards = &self.purgatory.handle.table.shards;
         let mut keys = Vec::new();
         for number in shards.made() {
-            for (key, _) in shards.lock(number).waiters_by_key() {
-                keys.push(key.clone());
-            }
+            let keep = &mut |key: &K, _| keys.push(key.clone());
+            shards.lock(number).each_key(keep);
         }
-        self.purgatory.core.signal_several(&keys);
+        self.purgatory.handle.table.signal_several(&keys);
     }
 }
 
@@ -285,7 +285,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     /// Panics as [`update`](Self::update) does.
     pub fn update_keys<R>(&self, change: impl FnOnce(&mut S) -> (R, Vec<K>)) -> R {
         let (result, keys) = self.shared.change("Monitor::update_keys called", change);
-        self.shared.purgatory.core.signal_several(&keys);
+        self.shared.purgatory.handle.table.signal_several(&keys);
         result
     }
 
@@ -352,7 +352,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
         // A walk over all keys may have passed them before this wait watched them.
         let walked = self.shared.signalled_all.load(Ordering::Acquire) != before;
         if walked && !failpoint!(WaitTrustsEarlierWalk) {
-            self.shared.purgatory.core.signal_several(keys);
+            self.shared.purgatory.handle.table.signal_several(keys);
         }
         wait
     }

@@ -100,10 +100,10 @@ impl<K: WatchKey> Purgatory<K> {
         timeout: Timeout,
         condition: impl FnMut() -> R + Send + 'static,
     ) -> WaitFuture<R::Answer> {
-        let core = &self.core;
+        let core = &self.handle.table;
         let mut future = None;
         let mut result = None;
-        let arriving = Arriving::new(condition, self.share(), &mut future);
+        let arriving = Arriving::new(condition, self.handle.shown(), &mut future);
         let parked = core.park_or(arriving, watches, timeout, |_, arriving, outcome| {
             let ended = || result = Some(arriving.into_result(outcome));
             core.frame.call(ended);

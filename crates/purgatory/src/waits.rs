@@ -1,15 +1,12 @@
 //! [`Waits`], the waits of a form, whatever the form.
 
-use std::{fmt, sync::Arc, time::Duration};
-
-#[cfg(feature = "metrics")]
-use timer_core::driver::Publishes;
+use std::{any::Any, fmt, sync::Arc, time::Duration};
 
 use crate::{
-    operation::{CancelReason, OperationId, ReachResult, Timeout},
+    operation::{CancelReason, OperationId, Outcome, ReachResult, Timeout},
     reason::Reason,
     stats::{Snapshot, Stats, Times},
-    table::{Engine, handle::Handle},
+    table::{Engine, form::AnyForm, handle::Handle},
 };
 
 /// The waits of a form ([`Watermarks`](crate::Watermarks), [`Replies`](crate::Replies),
@@ -34,89 +31,16 @@ use crate::{
 #[derive(Clone)]
 pub struct Waits<K> {
     form: Arc<dyn AnyForm<K>>,
-}
-
-/// A form, whatever its engine.
-trait AnyForm<K>: Send + Sync {
-    fn name(&self) -> &str;
-    fn len(&self) -> usize;
-    fn keys(&self) -> usize;
-    fn max_parked(&self) -> Option<u64>;
-    fn stats(&self) -> Stats;
-    fn times(&self) -> Times;
-    fn snapshot(&self, limit: usize) -> Snapshot<K>;
-    fn is_closed(&self) -> bool;
-    #[cfg(feature = "metrics")]
-    fn publishes(&self) -> &dyn Publishes;
-    fn cancel(&self, id: OperationId, reason: CancelReason) -> ReachResult;
-    fn cancel_all(&self, reason: CancelReason) -> usize;
-    fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool;
-    fn shutdown(&self, limit: Duration) -> usize;
-}
-
-impl<E: Engine> AnyForm<E::Key> for Handle<E> {
-    fn name(&self) -> &str {
-        &self.table.frame.name
-    }
-
-    fn len(&self) -> usize {
-        self.table.waiting()
-    }
-
-    fn keys(&self) -> usize {
-        self.table.key_count()
-    }
-
-    fn max_parked(&self) -> Option<u64> {
-        self.table.max_parked()
-    }
-
-    fn stats(&self) -> Stats {
-        self.table.stats()
-    }
-
-    fn times(&self) -> Times {
-        self.table.times()
-    }
-
-    fn snapshot(&self, limit: usize) -> Snapshot<E::Key> {
-        self.table.snapshot(limit)
-    }
-
-    fn is_closed(&self) -> bool {
-        self.table.is_closed()
-    }
-
-    #[cfg(feature = "metrics")]
-    fn publishes(&self) -> &dyn Publishes {
-        &*self.table
-    }
-
-    fn cancel(&self, id: OperationId, reason: CancelReason) -> ReachResult {
-        self.table.cancel(id, reason)
-    }
-
-    fn cancel_all(&self, reason: CancelReason) -> usize {
-        self.table.cancel_all(reason, |_| true)
-    }
-
-    fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool {
-        match self.table.frame.handle(id) {
-            Some(handle) => self.table.reschedule(handle, timeout),
-            None => false,
-        }
-    }
-
-    fn shutdown(&self, limit: Duration) -> usize {
-        self.table.shutdown(limit)
-    }
+    /// A handle of the form.
+    _keeps_open: Arc<dyn Any + Send + Sync>,
 }
 
 impl<E: Engine> Handle<E> {
-    /// Returns the waits of the form. O(1), one allocation.
+    /// Returns the waits of the form. O(1).
     pub(crate) fn waits(&self) -> Waits<E::Key> {
         Waits {
-            form: Arc::new(self.clone()),
+            form: self.table.clone(),
+            _keeps_open: self.kept_open(),
         }
     }
 }
@@ -130,7 +54,7 @@ impl<K> Waits<K> {
 
     /// Returns the number of waits. Exact when idle. O(shards).
     pub fn len(&self) -> usize {
-        self.form.len()
+        self.form.waiting()
     }
 
     /// Returns true when nothing waits. O(shards).
@@ -159,7 +83,7 @@ impl<K> Waits<K> {
 
     /// Returns the number of keys that have waiters. Exact when idle. O(shards).
     pub fn keys(&self) -> usize {
-        self.form.keys()
+        self.form.key_count()
     }
 
     /// Returns the bound on waits, if [one](crate::Builder::max_parked) was set. O(1).
@@ -225,14 +149,15 @@ impl<K> Waits<K> {
 impl<K> Waits<K> {
     /// Cancels one wait with this reason, unless it has ended. O(log n) for n waits of its key.
     pub fn cancel(&self, id: OperationId, reason: impl Into<Reason>) -> ReachResult {
-        self.form.cancel(id, CancelReason::Requested(reason.into()))
+        let cancelled = Outcome::Cancelled(CancelReason::Requested(reason.into()));
+        self.form.clone().end(id, cancelled)
     }
 
     /// Cancels all waits with this reason; returns how many. All of them end before the first task
     /// is woken. The form stays open. O(waits + shards).
     pub fn cancel_all(&self, reason: impl Into<Reason>) -> usize {
-        let reason = CancelReason::Requested(reason.into());
-        self.form.cancel_all(reason)
+        let cancelled = Outcome::Cancelled(CancelReason::Requested(reason.into()));
+        self.form.clone().end_all(&cancelled)
     }
 
     /// Reschedules a wait: a new timeout, counted from now; false if it has ended. O(levels of the
@@ -246,7 +171,7 @@ impl<K> Waits<K> {
     /// many it did not wait for, zero if none; tasks of waits that had expired before are not among
     /// them. The timer goes on. Blocks as [`Purgatory::shutdown`](crate::Purgatory::shutdown) does.
     pub fn shutdown(&self, limit: Duration) -> usize {
-        self.form.shutdown(limit)
+        self.form.clone().shutdown(limit)
     }
 }
 

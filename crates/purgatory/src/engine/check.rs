@@ -55,7 +55,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline]
     fn checking(&self) -> Option<&Checking> {
         if cfg!(debug_assertions) {
-            Some(&self.cold().checking)
+            Some(self.engine.checking.get_or_init(Box::default))
         } else {
             None
         }
@@ -202,7 +202,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn report_missed_event(&self, handle: TimerHandle) {
         self.frame.count_rare(|rare| rare.missed_events += 1);
         trace::missed(&self.frame.name);
-        let Some(hook) = &self.rules.on_missed else {
+        let Some(hook) = &self.engine.rules.on_missed else {
             return;
         };
         self.frame.call(|| hook(self, handle));

@@ -8,22 +8,18 @@ use std::sync::Arc;
 use timer_core::TimerHandle;
 
 use crate::{
-    engine::{Core, LockedShard, Tour, trace, under_lock::must_be_unlocked},
-    operation::{CancelReason, DelayedOperation, OperationId, Outcome, ReachResult, Timeout},
+    engine::{Core, LockedShard, Tour},
+    operation::{CancelReason, DelayedOperation, Outcome, ReachResult, Timeout},
     shard::{AllEnded, Ended, ParkOptions},
     watches::{KeyRef, WatchKey},
 };
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Ends one operation.
-    pub(crate) fn end(self: &Arc<Self>, id: OperationId, outcome: Outcome) -> ReachResult {
-        let Some(handle) = self.frame.handle(id) else {
-            return ReachResult::Gone;
-        };
+    /// Ends one operation. One that a thread holds is left the request to end it.
+    pub(super) fn end_one(self: &Arc<Self>, handle: TimerHandle, outcome: Outcome) -> ReachResult {
         let call = self.frame.enter();
         let now_ns = self.frame.ending_at();
         let claimed = self.first_shard_of(handle).claim(handle, &outcome, now_ns);
-        // One that a thread holds was left the request to end it.
         claimed.map(|(payload, to_release)| {
             let ended = Ended {
                 payload,
@@ -70,7 +66,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Reschedules one operation, unless its end is decided or pending.
-    pub(crate) fn reschedule(&self, handle: TimerHandle, timeout: Timeout) -> bool {
+    pub(crate) fn reschedule_one(&self, handle: TimerHandle, timeout: Timeout) -> bool {
         let options = self.park_options(self.frame.driver().now_ns(), timeout);
         Self::reschedule_in(&mut self.first_shard_of(handle), handle, &options)
     }
@@ -107,37 +103,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         count
     }
 
-    /// Ends everything parked; returns how many this call ended. All are claimed before the first
-    /// is called back, so operations that callbacks park stay.
-    pub(crate) fn end_all(self: &Arc<Self>, outcome: &Outcome) -> usize {
-        let call = self.frame.enter();
-        let mut claimed = self.claim_all(outcome);
-        let count = claimed.len();
-        self.finish_all(&call, &mut claimed);
-        count
-    }
-
-    /// Cancels everything parked and refuses operations that come later.
-    pub(crate) fn close(self: &Arc<Self>, reason: CancelReason) {
-        let call = self.frame.enter();
-        let mut claimed = self.close_and_claim(reason);
-        self.finish_all(&call, &mut claimed);
-    }
-
-    /// Closes every shard, then claims everything parked, to be finished.
-    pub(super) fn close_and_claim(&self, reason: CancelReason) -> AllEnded<K, O> {
-        must_be_unlocked();
-        let is_first = self.shards.close();
-        for number in self.shards.made() {
-            self.shards.lock(number).close(&self.under_check);
-        }
-        let claimed = self.claim_all(&Outcome::Cancelled(reason));
-        trace::closed(&self.frame.name, is_first, claimed.len());
-        claimed
-    }
-
     /// Claims everything parked.
-    fn claim_all(&self, outcome: &Outcome) -> AllEnded<K, O> {
+    pub(super) fn claim_all(&self, outcome: &Outcome) -> AllEnded<K, O> {
         let mut ended = AllEnded::new();
         let mut tour = Tour::default();
         // The clock is read before a lock is taken.

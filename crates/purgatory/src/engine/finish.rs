@@ -26,7 +26,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn finish(self: &Arc<Self>, call: &Call<'_>, mut ended: Ended<K, O>) -> usize {
         self.release(&mut ended.to_release);
         let completed = usize::from(matches!(ended.outcome, Outcome::Completed));
-        if self.rules.callbacks_on_executor || matches!(ended.outcome, Outcome::Expired) {
+        if self.engine.rules.callbacks_on_executor || matches!(ended.outcome, Outcome::Expired) {
             self.call_back_on_executor(ended);
         } else {
             self.call_back_in(call, ended);
@@ -43,7 +43,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         payload: O,
         mut to_release: ToRelease<K>,
     ) {
-        if self.rules.callbacks_on_executor || call.is_nested() {
+        if self.engine.rules.callbacks_on_executor || call.is_nested() {
             let ended = Ended {
                 payload,
                 outcome: Outcome::Completed,

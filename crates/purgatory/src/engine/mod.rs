@@ -35,19 +35,16 @@
 //! Files call only files further left:
 //!
 //! ```text
-//! mod < inspect < finish < check < walk < signal, park, end < sweep, timer < publish
+//! mod < finish < check < walk < signal, park, end < sweep, timer
 //! ```
 //!
 //! [`versions`] and [`sweep_plan`] know no purgatory. What every form has is its
-//! [`Frame`]; tours, callbacks that call back and `tracing` are the [`table`](crate::table)'s, too.
+//! [table](crate::table)'s, of which the [`Kernel`] is the inside.
 
 pub(crate) mod check;
 pub(crate) mod end;
 pub(crate) mod finish;
-mod inspect;
 mod park;
-#[cfg(feature = "metrics")]
-mod publish;
 pub(crate) mod signal;
 mod sweep;
 mod sweep_plan;
@@ -59,28 +56,27 @@ use std::sync::{Arc, OnceLock, Weak, atomic::AtomicU64 as Count};
 
 use timer_core::{
     BuildError, TimerHandle,
-    driver::{Driver, DueQueue, ShardGuard, Shards, sync::Latch},
+    driver::{Driver, ShardGuard},
 };
 
 use crate::{
-    engine::{sweep_plan::Sweeps, under_lock::must_be_unlocked, versions::Versions},
+    engine::{sweep_plan::Sweeps, trace::Checking, versions::Versions},
     operation::{DelayedOperation, Timeout},
     settings::Settings,
     shard::{ParkOptions, Shard, expire::CallbackJob},
-    stats::Labels,
-    sync::{AtomicU64, Limit, default_shards, plain},
-    table::frame::Frame,
+    sync::AtomicU64,
+    table::TableOf,
     watches::{UnaskedChecks, WatchKey},
 };
 
 // The parts that know no purgatory are the table's.
-pub(crate) use crate::table::{BUDGET, call as trampoline, tour::Tour, trace, under_lock};
+pub(crate) use crate::table::{BUDGET, call as trampoline, tour::Tour, trace};
 
 pub(crate) type LockedShard<'a, K, O> = ShardGuard<'a, Shard<K, O>>;
 
 /// The settings that a purgatory alone has. Those that are code are `dyn`: what a program does not
 /// ask for is not in its binary.
-pub struct Rules<K, O> {
+pub struct Rules<K: WatchKey, O: DelayedOperation> {
     /// Every callback runs on the executor, not only those of expired operations.
     pub(crate) callbacks_on_executor: bool,
     /// Plans the sweeps; `None` for none.
@@ -98,70 +94,44 @@ type PlanSweeps<K, O> =
 type OnMissed<K, O> = Box<dyn Fn(&Core<K, O>, TimerHandle) + Send + Sync>;
 
 /// State that all handles of a purgatory share.
-pub(crate) struct Core<K, O> {
-    pub(crate) frame: Frame,
+pub(crate) type Core<K, O> = TableOf<Kernel<K, O>, Shard<K, O>, CallbackJob<K, O>>;
+
+/// The part of that which a purgatory alone has.
+pub(crate) struct Kernel<K: WatchKey, O: DelayedOperation> {
     rules: Rules<K, O>,
-    /// The bound on the number of parked operations.
-    pub(crate) max_parked: Option<Limit>,
-    pub(crate) shards: Shards<Shard<K, O>>,
-    pub(crate) versions: Versions,
+    versions: Versions,
     /// When everything is checked without an event, if the purgatory was built so.
     sweeps: Option<Arc<dyn Sweeps>>,
     /// Numbers the parked operations, where their order matters over the shards.
-    pub(crate) sequence: Option<AtomicU64>,
-    /// Work that this round of the timer found due.
-    pub(crate) due: DueQueue<CallbackJob<K, O>>,
+    sequence: Option<AtomicU64>,
     /// Operations that ended without being parked. Not the model's atomic: nothing depends on it.
     ended_at_once: Count,
-    /// Closed shards that still have operations, which other threads check.
-    pub(crate) under_check: Latch,
-    cold: OnceLock<Box<ColdParts>>,
+    /// The checks that run now, in debug builds.
+    checking: OnceLock<Box<Checking>>,
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Creates a purgatory and attaches it to its timer.
-    pub(crate) fn new(common: Settings, mut rules: Rules<K, O>) -> Result<Arc<Self>, BuildError> {
-        let shards = common.shard_count(default_shards)?;
-        let driver = common.driver()?;
-        let core = Arc::new_cyclic(|core: &Weak<Self>| Core {
-            max_parked: common.max_parked,
-            shards: driver.shards(shards, Shard::new),
+    pub(crate) fn of(common: Settings, mut rules: Rules<K, O>) -> Result<Arc<Self>, BuildError> {
+        let core = TableOf::new(common, |driver, shards, core| Kernel {
             versions: Versions::new(shards),
-            sweeps: rules.sweeps.take().map(|plan| plan(&driver, core)),
+            sweeps: rules.sweeps.take().map(|plan| plan(driver, core)),
             sequence: driver.config.manual.then(|| AtomicU64::new(0)),
-            due: DueQueue::new(&driver.config),
-            frame: Frame::new(common.name, driver, common.executor),
             rules,
             ended_at_once: Count::new(0),
-            under_check: Latch::default(),
-            cold: OnceLock::new(),
-        });
-        let driver = core.frame.driver();
-        let has_sweeps = |sweeps: &Arc<dyn Sweeps>| sweeps.clone().attach(driver);
-        if driver.attach(&core, &core.shards) && core.sweeps.as_ref().is_none_or(has_sweeps) {
+            checking: OnceLock::new(),
+        })?;
+        let has_sweeps = |sweeps: &Arc<dyn Sweeps>| sweeps.clone().attach(core.frame.driver());
+        if core.engine.sweeps.as_ref().is_none_or(has_sweeps) {
             return Ok(core);
         }
         Err(core.frame.not_attached())
     }
 
-    /// Locks the shard of the keys of this hash.
-    #[inline]
-    pub(crate) fn shard_of(&self, hash: u64) -> LockedShard<'_, K, O> {
-        must_be_unlocked();
-        self.shards.lock(self.versions.shard(hash))
-    }
-
     /// Locks the shard of an operation's first key.
     #[inline]
     pub(crate) fn first_shard_of(&self, handle: TimerHandle) -> LockedShard<'_, K, O> {
-        must_be_unlocked();
-        self.shards.lock(handle.shard())
-    }
-
-    /// Sums `count` over the shards, locking one after the other.
-    pub(crate) fn sum_over_shards(&self, count: impl Fn(&Shard<K, O>) -> usize) -> usize {
-        must_be_unlocked();
-        self.shards.sum(count)
+        self.lock(handle.shard())
     }
 
     /// Calls `act` for each item under the lock of its operation's first shard. Consecutive items
@@ -188,12 +158,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Returns the cold parts, to be used.
-    #[cold]
-    fn cold(&self) -> &ColdParts {
-        self.cold.get_or_init(Box::default)
-    }
-
     /// The options of an operation that is parked at `now_ns`: its times, in ticks.
     #[inline]
     pub(crate) fn park_options(&self, now_ns: u64, timeout: Timeout) -> ParkOptions {
@@ -211,7 +175,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Sees to it that a sweep comes, if the purgatory has them, after an operation was parked.
     #[inline]
     pub(super) fn sweep_after(&self, parked_ns: u64) {
-        if let Some(sweeps) = &self.sweeps {
+        if let Some(sweeps) = &self.engine.sweeps {
             sweeps.parked_at(parked_ns);
         }
     }
@@ -223,12 +187,4 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             shard.work_at(due);
         }
     }
-}
-
-/// The parts that most purgatories do not use, made when the first one is.
-#[derive(Debug, Default)]
-struct ColdParts {
-    /// Every label that a snapshot has seen.
-    labels: plain::Mutex<Labels>,
-    checking: trace::Checking,
 }

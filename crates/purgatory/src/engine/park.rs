@@ -89,7 +89,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let now_ns = self.frame.driver().now_ns();
         // Most operations have one key: no list is made for it.
         let parked = if let [key] = watches.keys {
-            let only = self.versions.watch(key);
+            let only = self.engine.versions.watch(key, self.hash(key));
             let watch_set = slice::from_ref(&only);
             self.park_watching(to_park, watch_set, &watches, timeout, now_ns, finish_now)
         } else {
@@ -115,7 +115,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut watch_set = SmallVec::<[Watch<'_, K>; 4]>::new();
         let mut differ = watches.keys.len() <= FEW_KEYS;
         for key in watches.keys {
-            let watch = self.versions.watch(key);
+            let watch = self.engine.versions.watch(key, self.hash(key));
             differ = differ && watch_set.iter().all(|before| before.hash != watch.hash);
             watch_set.push(watch);
         }
@@ -144,17 +144,17 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let call = self.frame.enter();
         let verdict = self.check(&mut to_park, P::check);
         if let Some(outcome) = timeout.at_once(verdict, now_ns) {
-            self.ended_at_once.fetch_add(1, Ordering::Relaxed);
+            self.engine.ended_at_once.fetch_add(1, Ordering::Relaxed);
             finish_now(&call, to_park, outcome);
             return Ok(Parking::AtOnce);
         }
 
         // 2. Take a place. Dropped before the operation is parked, the guard returns it.
         let operation = to_park.into_operation();
-        let place = match self.take_place() {
-            Ok(place) => place,
-            Err(full) => return Err(Refused::new(operation, full)),
-        };
+        if let Some(full) = self.take_place() {
+            return Err(Refused::new(operation, full));
+        }
+        let place = PlaceGuard { core: self };
         let mut options = self.park_options(now_ns, timeout);
         options.unasked = watches.unasked;
         options.label = watches.label;
@@ -170,7 +170,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let record = shard.record_of(first);
 
         // 4. One key, and no event since the check: park it here and now.
-        let event_passed = self.versions.changed(first);
+        let event_passed = self.engine.versions.changed(first);
         if others.is_empty() && !event_passed {
             shard.counts.checks += 1;
             let handle = self.insert_entry(&mut shard, record, &options, Some(operation));
@@ -186,18 +186,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         drop(shard);
         self.sweep_after(now_ns);
         self.watch_others(&call, operation, handle, place, others, event_passed)
-    }
-
-    /// Takes a place for an operation.
-    #[inline]
-    fn take_place(&self) -> Result<PlaceGuard<'_, K, O>, WaitError> {
-        if let Some(max_parked) = &self.max_parked {
-            if !max_parked.acquire() {
-                let limit = max_parked.max();
-                return Err(WaitError::Full { limit });
-            }
-        }
-        Ok(PlaceGuard { core: self })
     }
 
     /// Watches the other keys of an operation that this thread holds, and checks it in: again if an
@@ -227,7 +215,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 return Err(Refused::new(operation, full));
             };
             arriving.last_secondary = Some(secondary);
-            event_passed |= self.versions.changed(watch);
+            event_passed |= self.engine.versions.changed(watch);
         }
         // 2. Check in, as any holder does.
         let last_secondary = arriving.arrived();
@@ -264,7 +252,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         payload: Option<O>,
     ) -> TimerHandle {
         // The sequence of the operation before, when order matters over several shards.
-        let sequence = self.sequence.as_ref();
+        let sequence = self.engine.sequence.as_ref();
         let follows = sequence.map(|sequence| sequence.fetch_add(1, Ordering::Relaxed));
         let scheduled = shard.park_at(record, options, follows, payload);
         Self::work_at(shard, options, scheduled.due);

@@ -41,7 +41,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         event: Event<'_>,
     ) -> usize {
         let call = self.frame.enter();
-        let hash = self.versions.hash(key);
+        let hash = self.hash(key);
         if call.is_nested() {
             self.queue_signal(key, hash, event);
             return 0;
@@ -72,7 +72,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut known = HashSet::new();
         let mut waiters = Vec::new();
         for key in keys {
-            let hash = self.versions.hash(key);
+            let hash = self.hash(key);
             let shard = self.shard_of(hash);
             if let Some(record) = self.begin_event(&shard, key, hash) {
                 waiters.extend(self.waiters_of(Waited { shard, record }));
@@ -101,7 +101,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn queue_signal<Q: KeyRef<K> + ?Sized>(self: &Arc<Self>, key: &Q, hash: u64, event: Event<'_>) {
         let shard = self.shard_of(hash);
         let Some(key) = shard.stored(key, hash) else {
-            self.versions.count_event(hash);
+            self.engine.versions.count_event(hash);
             return;
         };
         drop(shard);
@@ -220,7 +220,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         hash: u64,
     ) -> Option<u32> {
         // The condition is true by now: a thread that parks sees that, or this count.
-        self.versions.count_event(hash);
+        self.engine.versions.count_event(hash);
         shard.find(key, hash)
     }
 }

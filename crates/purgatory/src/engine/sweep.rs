@@ -24,6 +24,7 @@ use crate::{
     },
     operation::DelayedOperation,
     sync::CHECK_BATCH,
+    table::form::AnyForm,
     watches::WatchKey,
 };
 
@@ -85,7 +86,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Goes on with a sweep, for [`SWEPT_BY_JOB`] operations; then another job does.
     fn sweep_on(self: Arc<Self>, call: &Call<'_>, mut sweep: Sweep) {
-        let Some(sweeps) = &self.sweeps else { return };
+        let Some(sweeps) = &self.engine.sweeps else {
+            return;
+        };
         // 1. What was parked by then has been parked for an interval.
         let tick = self.frame.driver().config.tick;
         let now_ns = self.frame.timed_end();
@@ -104,7 +107,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             }
             let together: Vec<_> = sweep.listed.by_ref().take(CHECK_BATCH).collect();
             if together.is_empty() {
-                let is_idle = || self.sum_over_shards(|shard| shard.len()) == 0;
+                let is_idle = || self.waiting() == 0;
                 sweeps.ended(sweep.due_tick, self.frame.timed_end(), &is_idle);
                 return;
             }
@@ -122,7 +125,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             drop(shard);
             listed.extend_from_slice(&handles);
             // A step that is not full was the last of its shard.
-            if handles.len() < BUDGET && self.sequence.is_none() {
+            if handles.len() < BUDGET && self.engine.sequence.is_none() {
                 break;
             }
         }

@@ -7,20 +7,23 @@
 //! Until its last check an entry is held, with its end pending as Expired, so only that check
 //! changes how the operation ends.
 
-use std::{collections::VecDeque, sync::Arc};
-
-use timer_core::{
-    Advanced, Job, TimerStats,
-    driver::{
-        Due, ShardLook, WheelOwner,
-        sync::{Latch, UnderWay},
-    },
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::Ordering::Relaxed},
 };
 
+use timer_core::{Advanced, Job, TimerHandle, TimingWheel, driver::sync::UnderWay};
+
 use crate::{
-    engine::{BUDGET, Core, trampoline::enqueue},
-    operation::{CancelReason, DelayedOperation},
-    shard::expire::CallbackJob,
+    engine::{
+        BUDGET, Core, Kernel,
+        trampoline::{Call, enqueue},
+    },
+    operation::{DelayedOperation, Outcome, ReachResult, Timeout},
+    shard::{AllEnded, Entry, Shard, expire::CallbackJob},
+    stats::Stats,
+    sync::Limit,
+    table::Inside,
     watches::WatchKey,
 };
 
@@ -32,16 +35,30 @@ const RELEASED_AT_ONCE: usize = 16;
 /// queue, so that operations with many keys delay the others' callbacks by little.
 const RELEASED_BY_JOB: usize = 2048;
 
-impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
-    fn advance(&self, shard: usize, now: u64) -> Advanced {
-        self.warn_stuck_checks();
+impl<K: WatchKey, O: DelayedOperation> Inside for Kernel<K, O> {
+    type Key = K;
+    type Shard = Shard<K, O>;
+    type Batch = AllEnded<K, O>;
+    type Job = CallbackJob<K, O>;
+
+    const HAS_CHECKS: bool = true;
+
+    fn maker(
+        _: bool,
+        _: Option<Arc<Limit>>,
+    ) -> impl Fn(usize, TimingWheel<Entry<O>>) -> Shard<K, O> + Send + Sync + 'static {
+        Shard::new
+    }
+
+    fn advance(table: &Core<K, O>, shard: usize, now: u64) -> Advanced {
+        table.warn_stuck_checks();
         // The clock is read before the lock is taken. What is found is kept until the round is over.
-        let now_ns = self.frame.ending_at();
-        let last_check = self.rules.on_missed.is_some();
-        let tick = self.frame.driver().config.tick;
-        let mut due = self.due.lock();
+        let now_ns = table.frame.ending_at();
+        let last_check = table.engine.rules.on_missed.is_some();
+        let tick = table.frame.driver().config.tick;
+        let mut due = table.due.lock();
         let budget = due.budget(BUDGET);
-        let mut shard = self.shards.lock(shard);
+        let mut shard = table.shards.lock(shard);
         let advanced = shard.expire(now, now_ns, budget, last_check, tick, |job, order| {
             due.push(job, order);
         });
@@ -49,75 +66,60 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
         advanced
     }
 
-    fn round_over(self: Arc<Self>) {
-        self.queue_all(self.due.take(), None);
-        let driver = self.frame.executor.driver.clone();
-        driver.release(self);
-    }
-
-    fn add_to(&self, stats: &mut TimerStats) {
-        self.shards.add_to(stats);
-    }
-
-    fn look(&self, shard: usize) -> ShardLook {
-        self.shards.look(shard)
-    }
-
-    #[cfg(feature = "metrics")]
-    fn publishes(&self) -> Option<&dyn timer_core::driver::Publishes> {
-        Some(self)
-    }
-
-    fn timer_closed(self: Arc<Self>) {
-        self.close_on_executor(CancelReason::Shutdown);
-    }
-}
-
-impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Cancels everything parked and refuses operations that come later. User code runs on the
-    /// executor; until it has run, `closing` counts it.
-    pub(crate) fn close_on_executor(self: &Arc<Self>, reason: CancelReason) {
-        let ended = self.close_and_claim(reason).into_iter();
-        let all = ended.map(CallbackJob::Call).collect();
-        self.queue_all(all, Some(&self.frame.closing));
-    }
-
-    /// Leaves work to the executor, in as many jobs as it has threads.
-    fn queue_all(self: &Arc<Self>, due: Due<CallbackJob<K, O>>, latch: Option<&Latch>) {
-        for jobs in due.into_jobs(self.frame.executor.parallelism()) {
-            self.queue(jobs, latch);
-        }
-    }
-
-    /// Leaves work to the executor, as one job.
-    fn queue(self: &Arc<Self>, mut jobs: Vec<CallbackJob<K, O>>, latch: Option<&Latch>) {
-        // A shutdown waits for each callback.
-        let mut under_way = Vec::new();
-        if let Some(latch) = latch {
-            under_way.extend(jobs.iter().map(|_| latch.begin()));
-        }
+    fn queue(table: &Arc<Core<K, O>>, mut jobs: Vec<CallbackJob<K, O>>, under_way: Vec<UnderWay>) {
         // Release the first watches here. A manual timer has no reaper that other owners wait for:
         // it releases all of them.
         let mut at_once = RELEASED_AT_ONCE;
-        if self.frame.driver().config.manual {
+        if table.frame.driver().config.manual {
             at_once = usize::MAX;
         }
         let mut emptied_keys = Vec::new();
         for job in &mut jobs {
             if let CallbackJob::Call(ended) = job {
                 let last = &mut ended.to_release.last_secondary;
-                self.release_secondaries(last, at_once, |key| emptied_keys.push(key));
+                table.release_secondaries(last, at_once, |key| emptied_keys.push(key));
             }
         }
         // Hand the rest over. Keys are the user's, so the executor drops them, too.
-        let queued_ns = self.frame.callbacks_queued(jobs.len());
-        let core = self.clone();
-        self.frame.executor.execute(Job::new(move || {
+        let queued_ns = table.frame.callbacks_queued(jobs.len());
+        let core = table.clone();
+        table.frame.executor.execute(Job::new(move || {
             drop(emptied_keys);
             core.run_jobs(jobs.into(), queued_ns, under_way);
         }));
     }
 
+    fn end_all(table: &Core<K, O>, outcome: &Outcome) -> (AllEnded<K, O>, usize) {
+        let claimed = table.claim_all(outcome);
+        let count = claimed.len();
+        (claimed, count)
+    }
+
+    fn finish_all(table: &Arc<Core<K, O>>, call: &Call<'_>, mut ended: AllEnded<K, O>) {
+        table.finish_all(call, &mut ended);
+    }
+
+    fn end(table: &Arc<Core<K, O>>, handle: TimerHandle, outcome: Outcome) -> ReachResult {
+        table.end_one(handle, outcome)
+    }
+
+    fn reschedule(table: &Core<K, O>, handle: TimerHandle, timeout: Timeout) -> bool {
+        table.reschedule_one(handle, timeout)
+    }
+
+    fn keys_of(table: &Core<K, O>, handle: TimerHandle) -> Option<Vec<K>> {
+        table.keys_of(handle)
+    }
+
+    fn add_to(&self, stats: &mut Stats) {
+        // Each operation that ended at once was checked once.
+        stats.ended_at_once = self.ended_at_once.load(Relaxed);
+        stats.checks += stats.ended_at_once;
+        stats.events = self.versions.events();
+    }
+}
+
+impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Runs what was queued, on the executor, in order. A shutdown has each under way until its
     /// callback is over. After [`RELEASED_BY_JOB`] watches another job of the executor goes on.
     fn run_jobs(

@@ -4,20 +4,16 @@
 //! - **Versions**: an event counts a version up before it walks, a park compares the version as it
 //!   watches, both under the shard's lock. So no event between check and watch is lost.
 
-use std::{
-    hash::{BuildHasher, Hash},
-    iter,
-    sync::OnceLock,
-};
+use std::{iter, sync::OnceLock};
 
 use timer_core::MAX_SHARDS;
 
 use crate::{
     shard::Watch,
-    sync::{AtomicU64, KeyHasher, MODEL, Ordering, VERSIONS_PER_SHARD, mixed},
+    sync::{AtomicU64, MODEL, Ordering, VERSIONS_PER_SHARD, mixed},
 };
 
-/// The number of events on the keys of each hash, and the shard of each key.
+/// The number of events on the keys of each hash.
 ///
 /// An event counts its key's version up under the lock of the key's shard, after its condition came
 /// true and before it walks. A thread that parks reads the version, checks, and compares under the
@@ -31,7 +27,6 @@ pub(crate) struct Versions {
     versions: OnceLock<Box<[AtomicU64]>>,
     /// The number of the last.
     last: usize,
-    hasher: KeyHasher,
 }
 
 impl Versions {
@@ -40,7 +35,6 @@ impl Versions {
         let versions = Versions {
             versions: OnceLock::new(),
             last: shards * VERSIONS_PER_SHARD - 1,
-            hasher: KeyHasher::default(),
         };
         // A model does not see the cell.
         if MODEL {
@@ -57,17 +51,10 @@ impl Versions {
         self.versions.get_or_init(|| all().collect())
     }
 
-    /// Runs the key's `Hash`, with nothing locked.
-    #[inline]
-    pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
-        self.hasher.hash_one(key)
-    }
-
     /// Reads the key's version. Call before the check; a later mismatch means an event came in
     /// between.
     #[inline]
-    pub(crate) fn watch<'a, K: Hash>(&self, key: &'a K) -> Watch<'a, K> {
-        let hash = self.hash(key);
+    pub(super) fn watch<'a, K>(&self, key: &'a K, hash: u64) -> Watch<'a, K> {
         let version = self.of(hash).load(Ordering::Acquire);
         Watch { key, hash, version }
     }
@@ -95,12 +82,6 @@ impl Versions {
         &self.made()[self.number(hash)]
     }
 
-    /// The shard of a key of this hash.
-    #[inline]
-    pub(crate) fn shard(&self, hash: u64) -> usize {
-        self.number(hash) / VERSIONS_PER_SHARD
-    }
-
     /// The number of events so far. O(versions), without a lock.
     pub(super) fn events(&self) -> u64 {
         let made = self.versions.get().into_iter().flatten();
@@ -126,7 +107,7 @@ mod tests {
             let versions = Versions::new(shards);
             for hash in (0..1000).map(|number: u64| number << 54 | number << 20) {
                 let shard = versions.number(hash) / VERSIONS_PER_SHARD;
-                assert_eq!(versions.shard(hash), shard);
+                assert_eq!(mixed(hash, MAX_SHARDS) & (shards - 1), shard);
                 assert!(shard < shards);
             }
         }
@@ -135,10 +116,9 @@ mod tests {
     /// Whatever the bits are in which their hashes differ.
     #[test]
     fn hashes_that_are_alike_lie_in_many_shards() {
-        let versions = Versions::new(128);
         for shift in 0..=u64::BITS - 6 {
             let hashes = (0..64).map(|number: u64| 0x5bd1_e995_u64.wrapping_add(number << shift));
-            let shards: HashSet<_> = hashes.map(|hash| versions.shard(hash)).collect();
+            let shards: HashSet<_> = hashes.map(|hash| mixed(hash, 128)).collect();
             assert!(shards.len() >= 16, "{shift}: {}", shards.len());
         }
     }

@@ -502,7 +502,7 @@ impl<K: WatchKey> Permits<K> {
     /// permits any more. O(1), without a lock.
     pub fn is_closed(&self) -> bool {
         let table = &self.handle.table;
-        table.is_closed() || table.engine.is_closed()
+        table.shards.is_closed() || table.engine.is_closed()
     }
 
     /// Returns the waits, for metrics and snapshots, to cancel waits, or to

@@ -3,13 +3,12 @@
 
 use std::time::Duration;
 
-use timer_core::{Clock, SystemClock};
-
 use crate::{
     engine::Core,
     operation::{CancelReason, DelayedOperation, OperationId, Outcome, ReachResult, Timeout},
     purgatory::Purgatory,
     reason::Reason,
+    table::form::AnyForm,
     watches::{KeyRef, WatchKey},
 };
 
@@ -38,7 +37,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// ```
     pub fn cancel(&self, id: OperationId, reason: impl Into<Reason>) -> ReachResult {
         let cancelled = Outcome::Cancelled(CancelReason::Requested(reason.into()));
-        self.core.end(id, cancelled)
+        self.handle.table.clone().end(id, cancelled)
     }
 
     /// Cancels all operations parked under `key` with this reason; returns how many this call
@@ -80,7 +79,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         reason: impl Into<Reason>,
     ) -> usize {
         let cancelled = Outcome::Cancelled(CancelReason::Requested(reason.into()));
-        self.core.end_for_key(key, &cancelled)
+        self.handle.table.end_for_key(key, &cancelled)
     }
 
     /// Cancels all parked operations with this reason; returns how many this call ended. The
@@ -107,7 +106,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// ```
     pub fn cancel_all(&self, reason: impl Into<Reason>) -> usize {
         let cancelled = Outcome::Cancelled(CancelReason::Requested(reason.into()));
-        self.core.end_all(&cancelled)
+        self.handle.table.clone().end_all(&cancelled)
     }
 }
 
@@ -140,7 +139,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn complete(&self, id: OperationId) -> ReachResult {
-        self.core.end(id, Outcome::Completed)
+        self.handle.table.clone().end(id, Outcome::Completed)
     }
 
     /// Completes all operations parked under `key` without a check; returns how many this call
@@ -170,7 +169,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// # Panics
     /// Panics as [`check_and_complete`](Self::check_and_complete) does.
     pub fn complete_for_key<Q: KeyRef<K> + ?Sized>(&self, key: &Q) -> usize {
-        self.core.end_for_key(key, &Outcome::Completed)
+        self.handle.table.end_for_key(key, &Outcome::Completed)
     }
 
     /// Completes all parked operations without a check; returns how many this call ended. The
@@ -193,7 +192,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn complete_all(&self) -> usize {
-        self.core.end_all(&Outcome::Completed)
+        self.handle.table.clone().end_all(&Outcome::Completed)
     }
 }
 
@@ -228,10 +227,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn reschedule(&self, id: OperationId, timeout: impl Into<Timeout>) -> bool {
-        match self.core.frame.handle(id) {
-            Some(handle) => self.core.reschedule(handle, timeout.into()),
-            None => false,
-        }
+        AnyForm::reschedule(&*self.handle.table, id, timeout.into())
     }
 
     /// Reschedules all operations parked under `key`: a new timeout, counted from now, as
@@ -266,13 +262,15 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         key: &Q,
         timeout: impl Into<Timeout>,
     ) -> usize {
-        let now_ns = self.core.frame.driver().now_ns();
-        let options = self.core.park_options(now_ns, timeout.into());
+        let now_ns = self.handle.table.frame.driver().now_ns();
+        let options = self.handle.table.park_options(now_ns, timeout.into());
         let mut rescheduled = 0;
-        if let Some(waited) = self.core.waited(key) {
-            self.core.each_waiter(waited, |first_shard, handle| {
-                rescheduled += usize::from(Core::reschedule_in(first_shard, handle, &options));
-            });
+        if let Some(waited) = self.handle.table.waited(key) {
+            self.handle
+                .table
+                .each_waiter(waited, |first_shard, handle| {
+                    rescheduled += usize::from(Core::reschedule_in(first_shard, handle, &options));
+                });
         }
         rescheduled
     }
@@ -318,18 +316,6 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown(&self, limit: Duration) -> usize {
-        let core = &self.core;
-        let clock = SystemClock::new();
-        let limit = core.frame.shutdown_limit(limit);
-        let remaining = || limit.saturating_sub(Duration::from_nanos(clock.now_ns()));
-
-        core.close_on_executor(CancelReason::Shutdown);
-
-        // The last callback and the last thread with an operation under check end these waits.
-        core.frame.closing.wait(remaining());
-        core.under_check.wait(remaining());
-
-        let under_check = self.len();
-        under_check + core.frame.closing.wait(Duration::ZERO)
+        self.handle.table.clone().shutdown(limit)
     }
 }

@@ -1,12 +1,11 @@
 //! Looking at a purgatory as a whole: its counts, times and snapshots.
 
-#[cfg(feature = "metrics")]
-use timer_core::driver::Publishes;
-
 use crate::{
     operation::DelayedOperation,
     purgatory::Purgatory,
+    shard::Shard,
     stats::{Snapshot, Stats, Times},
+    table::form::AnyForm,
     watches::{KeyRef, WatchKey},
 };
 
@@ -15,7 +14,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Returns the number of operations parked now. Exact when idle. O(shards). Do not use it to
     /// decide [whether to signal a key](Self::waiters).
     pub fn len(&self) -> usize {
-        self.core.sum_over_shards(|shard| shard.len())
+        self.handle.table.waiting()
     }
 
     /// Returns true when no operation is parked. O(shards). Do not use it to decide [whether to
@@ -40,13 +39,13 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     pub fn is_closed(&self) -> bool {
-        self.core.shards.is_closed()
+        self.handle.table.is_closed()
     }
 
     /// Returns the number of watches of the operations parked now: one for each key of an
     /// operation, until the operation ends. Exact when idle. O(shards).
     pub fn watched(&self) -> usize {
-        self.core.sum_over_shards(|shard| shard.watched())
+        self.handle.table.sum(Shard::watched)
     }
 
     /// Returns the number of watches on `key`. O(1).
@@ -54,8 +53,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Do not use it to decide whether to signal the key: a thread that has checked its operation
     /// and does not watch the key yet is not counted, and would miss the event.
     pub fn waiters<Q: KeyRef<K> + ?Sized>(&self, key: &Q) -> usize {
-        let hash = self.core.versions.hash(key);
-        let shard = self.core.shard_of(hash);
+        let hash = self.handle.table.hash(key);
+        let shard = self.handle.table.shard_of(hash);
         shard
             .find(key, hash)
             .map_or(0, |record| shard.waiters(record))
@@ -63,7 +62,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 
     /// Returns the number of keys that have waiters now. Exact when idle. O(shards).
     pub fn keys(&self) -> usize {
-        self.core.keys()
+        self.handle.table.key_count()
     }
 
     /// Returns the bound on parked operations, if [one](crate::Builder::max_parked) was set. O(1).
@@ -76,15 +75,12 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     pub fn max_parked(&self) -> Option<u64> {
-        self.core
-            .max_parked
-            .as_ref()
-            .map(|limit| limit.max() as u64)
+        self.handle.table.max_parked()
     }
 
     /// Returns the counts of the purgatory. O(shards); shards are locked one after another.
     pub fn stats(&self) -> Stats {
-        self.core.stats()
+        self.handle.table.stats()
     }
 
     /// Returns how long operations waited, by outcome, and how late they expired. O(shards).
@@ -107,7 +103,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn times(&self) -> Times {
-        self.core.times()
+        self.handle.table.times()
     }
 
     /// Takes a snapshot of the parked operations, for a debug page, a health check or a test that
@@ -140,7 +136,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn snapshot(&self, limit: usize) -> Snapshot<K> {
-        self.core.snapshot(limit)
+        self.handle.table.snapshot(limit)
     }
 
     /// Publishes counts and times to the installed `metrics` recorder, labelled with the
@@ -155,8 +151,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// operation.
     #[cfg(feature = "metrics")]
     pub fn publish(&self) {
-        let source: &dyn Publishes = &*self.core;
-        source.publish(false);
+        self.handle.table.publishes().publish(false);
     }
 
     /// Publishes, and has every later [`publish`](Self::publish) of this purgatory and its timer do
@@ -178,15 +173,14 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// ```
     #[cfg(feature = "metrics")]
     pub fn publish_in_detail(&self) {
-        let source: &dyn Publishes = &*self.core;
-        source.publish(true);
+        self.handle.table.publishes().publish(true);
     }
 
     /// Asserts the invariants of every shard, for models. O(parked + keys).
     #[doc(hidden)]
     pub fn assert_valid(&self) {
-        for number in self.core.shards.made() {
-            self.core.shards.lock(number).assert_valid();
+        for number in self.handle.table.shards.made() {
+            self.handle.table.shards.lock(number).assert_valid();
         }
     }
 }

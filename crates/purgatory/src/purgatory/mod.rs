@@ -12,13 +12,11 @@ mod reach;
 
 mod inspect;
 
-use std::sync::Arc;
-
 use crate::{
     boxed::BoxedOperation,
     engine::Core,
-    operation::{CancelReason, DelayedOperation, opaque},
-    sync::{Share, Shares},
+    operation::{DelayedOperation, opaque},
+    table::handle::HandleOf,
     watches::WatchKey,
 };
 
@@ -31,7 +29,7 @@ use crate::{
 /// operation that is not completed in time expires. Each operation ends exactly once.
 ///
 /// A purgatory is a handle: clones share the same operations. Dropping the last handle ends all
-/// parked operations as [`Dropped`](CancelReason::Dropped), without waiting for a thread. It may be
+/// parked operations as [`Dropped`](crate::CancelReason::Dropped), without waiting for a thread. It may be
 /// dropped inside a callback.
 ///
 /// # The one rule
@@ -55,50 +53,15 @@ use crate::{
 /// allocation per operation. Threads contend only within a shard
 /// ([`Builder::shards`](crate::Builder::shards)).
 pub struct Purgatory<K: WatchKey, O: DelayedOperation = BoxedOperation> {
-    pub(crate) core: Arc<Core<K, O>>,
-    closes_on_drop: Arc<ClosesOnDrop<K, O>>,
-}
-
-/// The part that all handles share. Closes the purgatory when the last handle is dropped.
-struct ClosesOnDrop<K: WatchKey, O: DelayedOperation> {
-    /// Shares for futures. Each thread takes one, so that threads count on different words.
-    shares: Shares<Arc<Core<K, O>>>,
-}
-
-impl<K: WatchKey, O: DelayedOperation> Drop for ClosesOnDrop<K, O> {
-    fn drop(&mut self) {
-        let core = self.shares.value();
-        core.close(CancelReason::Dropped);
-        #[cfg(feature = "metrics")]
-        core.withdraw();
-    }
-}
-
-impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
-    /// Makes the first handle of a core.
-    pub(crate) fn from_core(core: Arc<Core<K, O>>) -> Self {
-        let config = &core.frame.driver().config;
-        let count = config.shard_count.min(core.shards.count());
-        let shares = Shares::new(core.clone(), count);
-        Purgatory {
-            closes_on_drop: Arc::new(ClosesOnDrop { shares }),
-            core,
-        }
-    }
-
-    /// Returns this thread's reference to the core.
-    pub(crate) fn share(&self) -> &Share<Arc<Core<K, O>>> {
-        self.closes_on_drop.shares.of_this_thread()
-    }
+    pub(crate) handle: HandleOf<Core<K, O>>,
 }
 
 impl<K: WatchKey, O: DelayedOperation> Clone for Purgatory<K, O> {
     fn clone(&self) -> Self {
         Purgatory {
-            core: self.core.clone(),
-            closes_on_drop: self.closes_on_drop.clone(),
+            handle: self.handle.clone(),
         }
     }
 }
 
-opaque!([K: WatchKey, O: DelayedOperation] Purgatory<K, O>, name: core.frame.name);
+opaque!([K: WatchKey, O: DelayedOperation] Purgatory<K, O>, name: handle.table.frame.name);

@@ -73,7 +73,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         watches: impl IntoWatches<'a, K>,
         timeout: impl Into<Timeout>,
     ) -> Result<Option<OperationId>, Refused<O>> {
-        let core = &self.core;
+        let core = &self.handle.table;
         let parked = core.park_or(
             operation,
             watches.into_watches(),

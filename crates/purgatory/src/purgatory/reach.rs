@@ -70,10 +70,10 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// ```
     #[must_use = "the operation may be under check, and was not reached then"]
     pub fn take(&self, id: OperationId) -> ReachResult<O> {
-        let Some(handle) = self.core.frame.handle(id) else {
+        let Some(handle) = self.handle.table.frame.handle(id) else {
             return ReachResult::Gone;
         };
-        let taken = self.core.first_shard_of(handle).take(handle);
+        let taken = self.handle.table.first_shard_of(handle).take(handle);
         taken.map(|(operation, to_release)| {
             self.hand_out(to_release);
             operation
@@ -112,17 +112,21 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         let mut operations = Vec::new();
         let mut to_release = Vec::new();
         let mut under_check = Vec::new();
-        if let Some(waited) = self.core.waited(key) {
-            self.core.each_waiter(waited, |first_shard, handle| {
-                match first_shard.take(handle) {
-                    ReachResult::Reached((operation, released)) => {
-                        operations.push(operation);
-                        to_release.push(released);
+        if let Some(waited) = self.handle.table.waited(key) {
+            self.handle
+                .table
+                .each_waiter(waited, |first_shard, handle| {
+                    match first_shard.take(handle) {
+                        ReachResult::Reached((operation, released)) => {
+                            operations.push(operation);
+                            to_release.push(released);
+                        }
+                        ReachResult::UnderCheck => {
+                            under_check.push(self.handle.table.frame.id(handle))
+                        }
+                        ReachResult::Gone => {}
                     }
-                    ReachResult::UnderCheck => under_check.push(self.core.frame.id(handle)),
-                    ReachResult::Gone => {}
-                }
-            });
+                });
         }
         // 2. Release their watches, with nothing locked.
         for released in to_release {
@@ -168,7 +172,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// ```
     #[must_use = "the operation may be under check, and was not reached then"]
     pub fn with<R>(&self, id: OperationId, reach: impl FnOnce(&mut O) -> R) -> ReachResult<R> {
-        match self.core.frame.handle(id) {
+        match self.handle.table.frame.handle(id) {
             Some(handle) => self.with_at(handle, reach),
             None => ReachResult::Gone,
         }
@@ -223,13 +227,13 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ) -> (Vec<R>, Vec<OperationId>) {
         let mut results = Vec::new();
         let mut under_check = Vec::new();
-        let Some(waited) = self.core.waited(key) else {
+        let Some(waited) = self.handle.table.waited(key) else {
             return (results, under_check);
         };
-        for handle in self.core.waiters_of(waited) {
+        for handle in self.handle.table.waiters_of(waited) {
             match self.with_at(handle, &mut reach) {
                 ReachResult::Reached(result) => results.push(result),
-                ReachResult::UnderCheck => under_check.push(self.core.frame.id(handle)),
+                ReachResult::UnderCheck => under_check.push(self.handle.table.frame.id(handle)),
                 ReachResult::Gone => {}
             }
         }
@@ -272,7 +276,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// ```
     pub fn for_each(&self, mut visit: impl FnMut(OperationId, &[K], Option<&mut O>)) {
         let mut tour = Tour::default();
-        while let Some((mut shard, handles)) = tour.next(&self.core.shards) {
+        while let Some((mut shard, handles)) = tour.next(&self.handle.table.shards) {
             // 1. An operation with one key is visited in this lock hold, and its key is not cloned.
             let mut with_several = Handles::new();
             let mut visited = Ok(());
@@ -284,7 +288,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
                     with_several.push(handle);
                     continue;
                 }
-                let id = self.core.frame.id(handle);
+                let id = self.handle.table.frame.id(handle);
                 let keys = slice::from_ref(key);
                 visited = under_lock(|| visit(id, keys, entry.payload.as_mut()));
                 if visited.is_err() {
@@ -306,13 +310,13 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         handle: TimerHandle,
         visit: &mut impl FnMut(OperationId, &[K], Option<&mut O>),
     ) {
-        let Some(keys) = self.core.keys_of(handle) else {
+        let Some(keys) = self.handle.table.keys_of(handle) else {
             return;
         };
         // The keys are dropped after the unlock.
-        let id = self.core.frame.id(handle);
+        let id = self.handle.table.frame.id(handle);
         let mut visited = Ok(());
-        let mut first_shard = self.core.first_shard_of(handle);
+        let mut first_shard = self.handle.table.first_shard_of(handle);
         if let Some(entry) = first_shard.get_mut(handle) {
             visited = under_lock(|| visit(id, &keys, entry.payload.as_mut()));
         }
@@ -322,7 +326,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 
     fn with_at<R>(&self, handle: TimerHandle, reach: impl FnOnce(&mut O) -> R) -> ReachResult<R> {
         // 1. Reach it, if it is there. If not, the closure is dropped with nothing locked.
-        let mut first_shard = self.core.first_shard_of(handle);
+        let mut first_shard = self.handle.table.first_shard_of(handle);
         let reached = match first_shard.get_mut(handle) {
             None => ReachResult::Gone,
             Some(entry) => match &mut entry.payload {
@@ -337,7 +341,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 
     /// Releases the watches and the place of an operation that was taken out.
     fn hand_out(&self, mut to_release: ToRelease<K>) {
-        self.core.release(&mut to_release);
-        self.core.return_place();
+        self.handle.table.release(&mut to_release);
+        self.handle.table.return_place();
     }
 }

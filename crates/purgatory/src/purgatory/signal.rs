@@ -42,7 +42,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Panics only if the key's own `Hash`, `Eq` or `Clone` panics. Panics of checks and callbacks
     /// are contained, and the remaining operations are checked.
     pub fn check_and_complete<Q: KeyRef<K> + ?Sized>(&self, key: &Q) -> usize {
-        self.core.signal(key, Event::All)
+        self.handle.table.signal(key, Event::All)
     }
 
     /// Signals a key for a change that can complete one operation only, such as one more job or one
@@ -85,7 +85,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// # Panics
     /// Panics as [`check_and_complete`](Self::check_and_complete) does.
     pub fn check_and_complete_one<Q: KeyRef<K> + ?Sized>(&self, key: &Q) -> bool {
-        self.core.signal(key, Event::One) > 0
+        self.handle.table.signal(key, Event::One) > 0
     }
 
     /// Signals a key as [`check_and_complete`](Self::check_and_complete) does, and tells each
@@ -140,6 +140,6 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         key: &Q,
         event: &E,
     ) -> usize {
-        self.core.signal(key, Event::With(event))
+        self.handle.table.signal(key, Event::With(event))
     }
 }

@@ -33,6 +33,12 @@ pub(crate) enum CallbackJob<K, O> {
 /// The deadline of an operation, and its sequence.
 type Order = (u64, u64);
 
+impl<K, O> From<Ended<K, O>> for CallbackJob<K, O> {
+    fn from(ended: Ended<K, O>) -> Self {
+        CallbackJob::Call(ended)
+    }
+}
+
 /// Operations that are over, with their entries still in place.
 type Expired = SmallVec<[(TimerHandle, Order); AT_ONCE]>;
 

@@ -18,7 +18,7 @@ mod watchers;
 
 use smallvec::SmallVec;
 use timer_core::{
-    MAX_TASKS, TickLength, TimerHandle, TimingWheel,
+    MAX_TASKS, TaskId, TickLength, TimerHandle, TimingWheel,
     driver::{
         ShardState,
         sync::{Latch, UnderWay},
@@ -34,7 +34,7 @@ use crate::{
     error::WaitError,
     operation::{DelayedOperation, Outcome, ReachResult},
     stats::{Counts, OtherEnds, Stats, Times},
-    table::EndedAt,
+    table::{EndedAt, FormShard, Look},
     watches::WatchKey,
 };
 
@@ -146,6 +146,64 @@ impl<K, O> ShardState for Shard<K, O> {
     }
 }
 
+impl<K: WatchKey, O: DelayedOperation> FormShard<K> for Shard<K, O> {
+    /// The operations that are here count as under way until the last of them has left.
+    fn close(&mut self, under_check: &Latch) {
+        self.closed = !failpoint!(ShutdownClosesNoShard);
+        if self.waiting() > 0 {
+            let cold = self.cold.get_or_insert_default();
+            cold.emptied.get_or_insert_with(|| under_check.begin());
+        }
+    }
+
+    #[inline]
+    fn waiting(&self) -> usize {
+        self.wheel.len()
+    }
+
+    fn add_to(&self, stats: &mut Stats) {
+        stats.parked += self.waiting() as u64;
+        stats.watched += self.watched() as u64;
+        self.counts.add_to(stats);
+        if let Some(cold) = &self.cold {
+            stats.taken += cold.taken;
+            cold.other_ends.add_to(stats);
+        }
+    }
+
+    fn times(&self) -> Option<&Times> {
+        self.cold.as_ref()?.other_ends.times()
+    }
+
+    fn key_count(&self) -> usize {
+        self.keys.waited_count()
+    }
+
+    fn each_key(&self, visit: &mut dyn FnMut(&K, usize)) {
+        for (_, record) in self.keys.iter() {
+            visit(&record.key, record.waiters as usize);
+        }
+    }
+
+    fn look(&mut self, id: TaskId, now_ns: u64) -> Option<Look> {
+        let entry = self.wheel.get_mut(id)?;
+        let seen_ns = entry.check_seen_ns(now_ns);
+        Some(Look {
+            age_ns: entry.age_ns(now_ns),
+            check_ns: seen_ns.map(|seen_ns| now_ns.saturating_sub(seen_ns)),
+            label: entry.label(),
+        })
+    }
+
+    fn expires_in_ns(&self, id: TaskId, now_ns: u64, tick: TickLength) -> Option<u64> {
+        let due_ns = match self.wheel.deadline(id) {
+            Some(deadline) => tick.start_ns(deadline),
+            None => self.wheel.get(id)?.due_ns()?,
+        };
+        Some(due_ns.saturating_sub(now_ns))
+    }
+}
+
 impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
     pub(crate) fn new(number: usize, wheel: TimingWheel<Entry<O>>) -> Self {
         Shard {
@@ -161,44 +219,13 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
     /// Returns the number of watches here: one for each operation, its first, and the secondary
     /// ones. A watch that was taken counts until its operation has ended.
     pub(crate) fn watched(&self) -> usize {
-        self.len() + self.cold.as_ref().map_or(0, |cold| cold.secondary.len())
-    }
-
-    /// Adds what the shard holds and has counted to `stats`.
-    pub(crate) fn add_to(&self, stats: &mut Stats) {
-        stats.parked += self.len() as u64;
-        stats.watched += self.watched() as u64;
-        self.counts.add_to(stats);
-        if let Some(cold) = &self.cold {
-            stats.taken += cold.taken;
-            cold.other_ends.add_to(stats);
-        }
-    }
-
-    /// Returns the times that the shard has recorded, if there are any.
-    pub(crate) fn times(&self) -> Option<&Times> {
-        self.cold.as_ref()?.other_ends.times()
+        self.waiting() + self.cold.as_ref().map_or(0, |cold| cold.secondary.len())
     }
 
     /// Returns the entry of an operation that has not ended.
     #[inline]
     pub(crate) fn get_mut(&mut self, handle: TimerHandle) -> Option<&mut Entry<O>> {
         self.wheel.get_mut(handle.id())
-    }
-
-    /// Returns the time until an operation expires, in nanoseconds: 0 if its time was up; `None` for
-    /// never, or if it has ended.
-    pub(crate) fn expires_in_ns(
-        &self,
-        handle: TimerHandle,
-        now_ns: u64,
-        tick: TickLength,
-    ) -> Option<u64> {
-        let due_ns = match self.wheel.deadline(handle.id()) {
-            Some(deadline) => tick.start_ns(deadline),
-            None => self.wheel.get(handle.id())?.due_ns()?,
-        };
-        Some(due_ns.saturating_sub(now_ns))
     }
 
     /// Returns why the shard takes no operation now, or `None` if it takes one.
@@ -211,16 +238,6 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
             return Some(WaitError::Full { limit });
         }
         None
-    }
-
-    /// Closes the shard: it takes no operation any more. The operations that are here count as
-    /// under way until the last of them has left.
-    pub(crate) fn close(&mut self, under_check: &Latch) {
-        self.closed = !failpoint!(ShutdownClosesNoShard);
-        if self.len() > 0 {
-            let cold = self.cold.get_or_insert_default();
-            cold.emptied.get_or_insert_with(|| under_check.begin());
-        }
     }
 
     /// Counts an operation as parked whose keys are all watched. Its parker still holds it.
@@ -273,18 +290,6 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
         let payload = entry.check_out()?;
         let handle = TimerHandle::new(self.number as usize, id);
         Some(CheckedOut::new(handle, payload, Cause::Event))
-    }
-
-    /// Returns the number of keys that have waiters.
-    pub(crate) fn key_count(&self) -> usize {
-        self.keys.waited_count()
-    }
-
-    /// Returns each key with the number of its waiters.
-    pub(crate) fn waiters_by_key(&self) -> impl Iterator<Item = (&K, usize)> {
-        self.keys
-            .iter()
-            .map(|(_, record)| (&record.key, record.waiters as usize))
     }
 
     /// Checks an operation out for an event. If it is held, its holder is left a request.
@@ -457,15 +462,10 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
         ReachResult::Reached((taken, to_release))
     }
 
-    /// Returns the number of operations whose first key is here.
-    pub(crate) fn len(&self) -> usize {
-        self.wheel.len()
-    }
-
     /// Ends the wait of a shutdown once the last operation has left.
     #[inline]
     fn entry_left(&mut self) {
-        if self.closed && self.len() == 0 {
+        if self.closed && self.waiting() == 0 {
             if let Some(cold) = &mut self.cold {
                 cold.emptied = None;
             }

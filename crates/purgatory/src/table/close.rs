@@ -1,13 +1,43 @@
 //! Ends from outside: cancel, close, shut down; and new deadlines.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use timer_core::TimerHandle;
 
 use crate::{
-    operation::{CancelReason, OperationId, Outcome, ReachResult, Timeout},
-    table::{Arrival, Batch, Engine, LockedShard, Table, tour::Tour, trace},
+    operation::{CancelReason, Outcome, Timeout},
+    table::{
+        AnyTable, Arrival, Batch, Engine, FormShard, Inside, LockedShard, Table, tour::Tour, trace,
+    },
 };
+
+impl<E: Inside> AnyTable<E> {
+    /// Closes every shard, then ends all that waits, which is still to be finished.
+    fn close_and_end(&self, reason: CancelReason) -> E::Batch {
+        let is_first = self.shards.close();
+        for number in self.shards.made() {
+            self.lock(number).close(&self.frame.under_check);
+        }
+        let (batch, count) = E::end_all(self, &Outcome::Cancelled(reason));
+        trace::closed(&self.frame.name, is_first, count);
+        batch
+    }
+
+    /// Refuses from now on what comes and cancels what is there. It is called back here.
+    pub(crate) fn close(self: &Arc<Self>, reason: CancelReason) {
+        let call = self.frame.enter();
+        let batch = self.close_and_end(reason);
+        E::finish_all(self, &call, batch);
+    }
+
+    /// Closes as [`close`](Self::close) does. User code runs on the executor; until it has run,
+    /// `closing` counts it.
+    pub(crate) fn close_on_executor(self: &Arc<Self>, reason: CancelReason) {
+        let ended = self.close_and_end(reason).into_iter();
+        let jobs = ended.map(Into::into).collect();
+        self.queue_all(jobs, Some(&self.frame.closing));
+    }
+}
 
 impl<E: Engine> Table<E> {
     /// Ends one wait; false if it has ended.
@@ -24,18 +54,9 @@ impl<E: Engine> Table<E> {
         is_ended
     }
 
-    /// Cancels one wait by its id.
-    pub(crate) fn cancel(self: &Arc<Self>, id: OperationId, reason: CancelReason) -> ReachResult {
-        let outcome = Outcome::Cancelled(reason);
-        match self.frame.handle(id) {
-            Some(handle) if self.end_one(handle, &outcome) => ReachResult::Reached(()),
-            _ => ReachResult::Gone,
-        }
-    }
-
     /// Ends all waits that `is_meant`, which is asked under the lock, into a batch that gets those
     /// which follow from it, too. Returns how many waits ended by this.
-    fn end_all(
+    pub(super) fn end_meant(
         &self,
         batch: &mut Batch<E>,
         outcome: &Outcome,
@@ -74,44 +95,9 @@ impl<E: Engine> Table<E> {
     ) -> usize {
         let call = self.frame.enter();
         let mut batch = Batch::new();
-        let count = self.end_all(&mut batch, &Outcome::Cancelled(reason), is_meant);
+        let count = self.end_meant(&mut batch, &Outcome::Cancelled(reason), is_meant);
         self.finish_all(&call, batch);
         count
-    }
-
-    /// Closes every shard, then ends all waits, which are still to be finished.
-    fn close_and_end(&self, reason: &CancelReason) -> Batch<E> {
-        let is_first = self.shards.close();
-        for number in self.shards.made() {
-            self.lock(number).closed = !failpoint!(ShutdownClosesNoShard);
-        }
-        let mut batch = Batch::new();
-        let outcome = Outcome::Cancelled(reason.clone());
-        let count = self.end_all(&mut batch, &outcome, |_| true);
-        trace::closed(&self.frame.name, is_first, count);
-        batch
-    }
-
-    /// Refuses waits from now on and cancels those that are there. Their tasks are woken here.
-    pub(crate) fn close(self: &Arc<Self>, reason: &CancelReason) {
-        let call = self.frame.enter();
-        let batch = self.close_and_end(reason);
-        self.finish_all(&call, batch);
-    }
-
-    /// Closes as [`close`](Self::close) does. Tasks are woken on the executor; until then `closing`
-    /// counts them.
-    pub(crate) fn close_on_executor(self: &Arc<Self>, reason: &CancelReason) {
-        let ended = self.close_and_end(reason).into_iter().collect();
-        self.queue_all(ended, Some(&self.frame.closing));
-    }
-
-    /// Shuts down, and waits until the tasks are woken, for at most `limit`. Returns how many are not.
-    pub(crate) fn shutdown(self: &Arc<Self>, limit: Duration) -> usize {
-        let limit = self.frame.shutdown_limit(limit);
-        self.close_on_executor(&CancelReason::Shutdown);
-        self.frame.closing.wait(limit);
-        self.frame.closing.wait(Duration::ZERO)
     }
 
     /// Reschedules a wait: a new deadline, counted from now; false if it has ended.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use timer_core::{
-    Advanced, Job, TaskId, TimerStats,
+    Advanced, Job, TaskId, TimerHandle, TimerStats, TimingWheel,
     driver::{
         Due, ShardLook, WheelOwner,
         sync::{Latch, UnderWay},
@@ -12,8 +12,13 @@ use timer_core::{
 };
 
 use crate::{
-    operation::{CancelReason, Outcome},
-    table::{BUDGET, Batch, Ended, EndedAt, Engine, Table, call::enqueue},
+    operation::{CancelReason, Outcome, ReachResult, Timeout},
+    sync::{AtomicU64, Limit},
+    table::{
+        AnyTable, BUDGET, Batch, Ended, Engine, Inside, Table,
+        call::{Call, enqueue},
+        shard::{Entry, Shard},
+    },
 };
 
 /// The deadline of an entry that is due, and its id's sequence and index.
@@ -24,13 +29,31 @@ fn put_in_turn(expired: &mut [Expired]) {
     expired.sort_unstable();
 }
 
-impl<E: Engine> WheelOwner for Table<E> {
-    fn advance(&self, number: usize, now_tick: u64) -> Advanced {
+impl<E: Engine> Inside for E {
+    type Key = E::Key;
+    type Shard = Shard<E>;
+    type Batch = Batch<E>;
+    type Job = Ended<E>;
+
+    const HAS_CHECKS: bool = false;
+
+    fn maker(
+        manual: bool,
+        max_parked: Option<Arc<Limit>>,
+    ) -> impl Fn(usize, TimingWheel<Entry<E>>) -> Shard<E> + Send + Sync + 'static {
+        let mut sequence = None;
+        if manual {
+            sequence = Some(Arc::new(AtomicU64::new(0)));
+        }
+        move |number, wheel| Shard::new(number, wheel, max_parked.clone(), sequence.clone())
+    }
+
+    fn advance(table: &Table<E>, shard: usize, now_tick: u64) -> Advanced {
         // 1. The clock is read before the lock is taken.
-        let now_ns = self.frame.ending_at();
-        let tick = self.frame.driver().config.tick;
-        let mut due = self.due.lock();
-        let mut shard = self.shards.lock(number);
+        let now_ns = table.frame.ending_at();
+        let tick = table.frame.driver().config.tick;
+        let mut due = table.due.lock();
+        let mut shard = table.shards.lock(shard);
 
         // 2. The wheel shows each due entry without its neighbours, so the ends come after.
         let mut expired: SmallVec<[Expired; BUDGET]> = SmallVec::new();
@@ -48,7 +71,7 @@ impl<E: Engine> WheelOwner for Table<E> {
             // What is held is no wait, and counts nowhere.
             let timed_ns = now_ns.filter(|_| shard.get(id).is_some_and(E::is_wait));
             let mut batch = Batch::new();
-            shard.end(&self.engine, id, &Outcome::Expired, now_ns, &mut batch);
+            shard.end(&table.engine, id, &Outcome::Expired, now_ns, &mut batch);
             if let Some(now_ns) = timed_ns {
                 shard.count_lateness(now_ns.saturating_sub(tick.start_ns(deadline)));
             }
@@ -59,13 +82,62 @@ impl<E: Engine> WheelOwner for Table<E> {
         // 4. Waits that are answered by what these have left come after them.
         if let Some(last) = last {
             let mut batch = Batch::new();
-            self.engine.settle(&mut shard, now_ns, &mut batch);
+            table.engine.settle(&mut shard, now_ns, &mut batch);
             for ended in batch {
                 due.push(ended, last);
             }
         }
         shard.advanced(advanced.next_due);
         advanced
+    }
+
+    fn queue(table: &Arc<Table<E>>, jobs: Vec<Ended<E>>, mut under_way: Vec<UnderWay>) {
+        let queued_ns = table.frame.callbacks_queued(jobs.len());
+        let inside = table.clone();
+        table.frame.executor.execute(Job::new(move || {
+            for ended in jobs {
+                let under_way = under_way.pop();
+                inside.frame.run_queued(queued_ns, |call| {
+                    inside.finish(call, ended);
+                    if call.is_nested() {
+                        enqueue(move || drop(under_way)); // behind the callback
+                    }
+                });
+            }
+        }));
+    }
+
+    fn end_all(table: &Table<E>, outcome: &Outcome) -> (Batch<E>, usize) {
+        let mut batch = Batch::new();
+        let count = table.end_meant(&mut batch, outcome, |_| true);
+        (batch, count)
+    }
+
+    fn finish_all(table: &Arc<Table<E>>, call: &Call<'_>, batch: Batch<E>) {
+        table.finish_all(call, batch);
+    }
+
+    fn end(table: &Arc<Table<E>>, handle: TimerHandle, outcome: Outcome) -> ReachResult {
+        match table.end_one(handle, &outcome) {
+            true => ReachResult::Reached(()),
+            false => ReachResult::Gone,
+        }
+    }
+
+    fn reschedule(table: &Table<E>, handle: TimerHandle, timeout: Timeout) -> bool {
+        table.reschedule(handle, timeout)
+    }
+
+    fn keys_of(table: &Table<E>, handle: TimerHandle) -> Option<Vec<E::Key>> {
+        let shard = table.lock(handle.shard());
+        let wait = shard.get(handle.id())?;
+        Some(vec![E::key_of(&shard.records, wait)])
+    }
+}
+
+impl<E: Inside> WheelOwner for AnyTable<E> {
+    fn advance(&self, shard: usize, now_tick: u64) -> Advanced {
+        E::advance(self, shard, now_tick)
     }
 
     fn round_over(self: Arc<Self>) {
@@ -88,41 +160,20 @@ impl<E: Engine> WheelOwner for Table<E> {
     }
 
     fn timer_closed(self: Arc<Self>) {
-        self.close_on_executor(&CancelReason::Shutdown);
+        self.close_on_executor(CancelReason::Shutdown);
     }
 }
 
-impl<E: Engine> Table<E> {
-    /// Leaves ended waits to the executor, in as many jobs as it has threads. `latch` counts each
-    /// until it is finished.
-    pub(crate) fn queue_all(self: &Arc<Self>, due: Due<Ended<E>>, latch: Option<&Latch>) {
-        for job in due.into_jobs(self.frame.executor.parallelism()) {
+impl<E: Inside> AnyTable<E> {
+    /// Leaves work to the executor, in as many jobs as it has threads. `latch` counts each piece
+    /// until it is done.
+    pub(super) fn queue_all(self: &Arc<Self>, due: Due<E::Job>, latch: Option<&Latch>) {
+        for jobs in due.into_jobs(self.frame.executor.parallelism()) {
             let mut under_way = Vec::new();
             if let Some(latch) = latch {
-                under_way.extend(job.iter().map(|_| latch.begin()));
+                under_way.extend(jobs.iter().map(|_| latch.begin()));
             }
-            let queued_ns = self.frame.callbacks_queued(job.len());
-            let table = self.clone();
-            self.frame.executor.execute(Job::new(move || {
-                for ended in job {
-                    table.run_queued(queued_ns, ended, under_way.pop());
-                }
-            }));
+            E::queue(self, jobs, under_way);
         }
-    }
-
-    /// Finishes one wait on the executor, inside a call.
-    fn run_queued(
-        self: &Arc<Self>,
-        queued_ns: EndedAt,
-        ended: Ended<E>,
-        under_way: Option<UnderWay>,
-    ) {
-        self.frame.run_queued(queued_ns, |call| {
-            self.finish(call, ended);
-            if call.is_nested() {
-                enqueue(move || drop(under_way)); // behind the callback
-            }
-        });
     }
 }

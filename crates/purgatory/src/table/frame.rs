@@ -17,7 +17,7 @@ use timer_core::{
 use crate::{
     error::WaitError,
     operation::OperationId,
-    stats::{Stats, Times},
+    stats::{Labels, Stats, Times},
     sync::plain,
     table::{call::Call, executor::JobExecutor, trace},
 };
@@ -40,6 +40,8 @@ pub(crate) struct Frame {
     callbacks_waiting: Count,
     /// Callbacks of operations that a shutdown with a limit ended.
     pub(crate) closing: Latch,
+    /// Closed shards that still have operations, which other threads check.
+    pub(crate) under_check: Latch,
     cold: OnceLock<Box<ColdParts>>,
 }
 
@@ -54,6 +56,8 @@ struct ColdParts {
     #[cfg(feature = "metrics")]
     published: timer_core::driver::Published,
     warned: trace::Warned,
+    /// Every label that a snapshot has seen.
+    labels: plain::Mutex<Labels>,
 }
 
 impl Frame {
@@ -73,6 +77,7 @@ impl Frame {
             is_withdrawn: AtomicBool::new(false),
             callbacks_waiting: Count::new(0),
             closing: Latch::default(),
+            under_check: Latch::default(),
             cold: OnceLock::new(),
         }
     }
@@ -245,6 +250,17 @@ impl Frame {
     }
 
     /// Returns the cold parts, to be used.
+    /// Adds every label that was seen before: one is reported from then on, with 0 if need be.
+    pub(crate) fn add_seen(&self, labels: &mut Labels) {
+        let mut seen = self.cold().labels.lock();
+        for &(label, _) in &labels.0 {
+            seen.add(label, 0);
+        }
+        for &(label, _) in &seen.0 {
+            labels.add(label, 0);
+        }
+    }
+
     #[cold]
     fn cold(&self) -> &ColdParts {
         self.cold.get_or_init(Box::default)

@@ -1,5 +1,6 @@
-//! The table: what all engines share, written once. Shards under locks, each with a wheel; entries,
-//! which are the tasks of that wheel; places, expiry to jobs, cancels, closing, counts, snapshots.
+//! The table: what all forms share, written once. Shards under locks, each with a wheel; places,
+//! expiry to jobs, closing, counts, snapshots, metrics. What differs is the [`Inside`] of a form: the
+//! kernel, or an engine. What all engines do is here, too, entries and ends.
 //!
 //! An [`Engine`] compares under a shard's lock, with no user code but a key's `Eq` and `Clone`. So
 //! nothing is ever taken out of an entry to be looked at, and an entry is in one of two states:
@@ -26,11 +27,11 @@ pub(crate) mod call;
 pub(crate) mod close;
 pub(crate) mod executor;
 mod expire;
+pub(crate) mod form;
 pub(crate) mod frame;
 pub(crate) mod future;
 pub(crate) mod handle;
 pub(crate) mod highest;
-mod inspect;
 pub(crate) mod keys;
 #[cfg(feature = "metrics")]
 pub(crate) mod publish;
@@ -43,27 +44,117 @@ pub(crate) use frame::EndedAt;
 
 use std::{
     hash::{BuildHasher, Hash},
-    sync::Arc,
+    sync::{Arc, Weak},
     task::Waker,
 };
 
 use smallvec::SmallVec;
 use timer_core::{
-    BuildError, MAX_SHARDS, MAX_TASKS, Moment, TaskId, TimerHandle,
-    driver::{DueQueue, ShardGuard, Shards},
+    Advanced, BuildError, MAX_SHARDS, MAX_TASKS, Moment, TaskId, TickLength, TimerHandle,
+    TimingWheel,
+    driver::{
+        Driver, DueQueue, ShardGuard, ShardState, Shards,
+        sync::{Latch, UnderWay},
+    },
 };
 
 use crate::{
     error::WaitError,
-    operation::{Outcome, Timeout},
+    operation::{Outcome, ReachResult, Timeout},
     settings::Settings,
-    sync::{AtomicU64, KeyHasher, Limit, MODEL, default_shards, mixed},
+    stats::{Stats, Times},
+    sync::{KeyHasher, Limit, MODEL, default_shards, mixed},
     table::{call::Call, frame::Frame, shard::Shard, under_lock::must_be_unlocked},
     watches::WatchKey,
 };
 
 /// Waits that end, or are visited, under one lock hold.
 pub(crate) const BUDGET: usize = if MODEL { 2 } else { 64 };
+
+/// The inside of a form: what its shards are, how what waits there ends, and the jobs that this
+/// leaves. The kernel is one, and so is each [`Engine`].
+pub(crate) trait Inside: Sized + Send + Sync + 'static {
+    /// The key of what waits, as snapshots show it.
+    type Key: WatchKey;
+    type Shard: FormShard<Self::Key>;
+    /// What has ended together, to be finished with nothing locked.
+    type Batch: IntoIterator<Item: Into<Self::Job>>;
+    /// Work that the executor does.
+    type Job: Send;
+
+    /// True if threads check what waits: then it may be under check.
+    const HAS_CHECKS: bool;
+
+    /// Returns what makes a shard of its number and wheel. The shards share the bound on what waits.
+    fn maker(
+        manual: bool,
+        max_parked: Option<Arc<Limit>>,
+    ) -> impl Fn(usize, TimingWheel<<Self::Shard as ShardState>::Task>) -> Self::Shard
+    + Send
+    + Sync
+    + 'static;
+
+    /// Advances the wheel of a shard and keeps what is due.
+    fn advance(table: &AnyTable<Self>, shard: usize, now_tick: u64) -> Advanced;
+
+    /// Leaves jobs to the executor, as one. Each that a shutdown waits for is under way until it is
+    /// done.
+    fn queue(table: &Arc<AnyTable<Self>>, jobs: Vec<Self::Job>, under_way: Vec<UnderWay>);
+
+    /// Ends all that waits; returns how many did. An entry that is no wait outlives a cancel.
+    fn end_all(table: &AnyTable<Self>, outcome: &Outcome) -> (Self::Batch, usize);
+
+    /// Finishes what has ended, in order, with nothing locked.
+    fn finish_all(table: &Arc<AnyTable<Self>>, call: &Call<'_>, batch: Self::Batch);
+
+    /// Ends one of what waits.
+    fn end(table: &Arc<AnyTable<Self>>, handle: TimerHandle, outcome: Outcome) -> ReachResult;
+
+    /// Sets a new deadline, counted from now; false if it has ended.
+    fn reschedule(table: &AnyTable<Self>, handle: TimerHandle, timeout: Timeout) -> bool;
+
+    /// Returns the keys of what waits, as they were given; `None` if it has ended.
+    fn keys_of(table: &AnyTable<Self>, handle: TimerHandle) -> Option<Vec<Self::Key>>;
+
+    /// Adds the counts that no shard has.
+    fn add_to(&self, _stats: &mut Stats) {}
+}
+
+/// A shard of a form, under its lock.
+pub(crate) trait FormShard<K>: ShardState + Send + Sized + 'static {
+    /// Closes the shard: it takes nothing any more. What threads check counts as under way.
+    fn close(&mut self, under_check: &Latch);
+
+    /// Returns the number of what waits.
+    fn waiting(&self) -> usize;
+
+    /// Adds what the shard holds and has counted to the totals.
+    fn add_to(&self, stats: &mut Stats);
+
+    /// Returns the times that the shard has recorded, if there are any.
+    fn times(&self) -> Option<&Times>;
+
+    /// Returns the number of keys that have waiters.
+    fn key_count(&self) -> usize;
+
+    /// Visits the keys that have waiters, each with their number.
+    fn each_key(&self, visit: &mut dyn FnMut(&K, usize));
+
+    /// Looks at what waits; `None` if it has ended.
+    fn look(&mut self, id: TaskId, now_ns: u64) -> Option<Look>;
+
+    /// Returns the time until it expires, in nanoseconds: 0 if its time was up, `None` for never.
+    fn expires_in_ns(&self, id: TaskId, now_ns: u64, tick: TickLength) -> Option<u64>;
+}
+
+/// A look at what waits.
+pub(crate) struct Look {
+    /// The time since it was parked, in nanoseconds.
+    pub(crate) age_ns: u64,
+    /// The time for which its check is known to be under way.
+    pub(crate) check_ns: Option<u64>,
+    pub(crate) label: Option<&'static str>,
+}
 
 /// The part of a form that the table does not have: its records in each shard, its part of a wait,
 /// and how a wait leaves the records.
@@ -165,33 +256,41 @@ pub(crate) struct Arrival {
 }
 
 /// State that all handles and futures of a form share.
-pub(crate) struct Table<E: Engine> {
+///
+/// It names its parts, not its inside's: an operation may own a handle of its own form, and is asked
+/// then whether it is `Send`.
+pub(crate) struct TableOf<E, S: ShardState, J> {
     pub(crate) frame: Frame,
     pub(crate) engine: E,
-    pub(crate) shards: Shards<Shard<E>>,
+    pub(crate) shards: Shards<S>,
     hasher: KeyHasher,
-    /// The bound on what waits. The shards share it.
-    max_parked: Option<Arc<Limit>>,
-    /// Waits that this round of the timer found due.
-    due: DueQueue<Ended<E>>,
+    /// The bound on what waits.
+    pub(crate) max_parked: Option<Arc<Limit>>,
+    /// Work that this round of the timer found due.
+    pub(crate) due: DueQueue<J>,
 }
 
-impl<E: Engine> Table<E> {
-    /// Makes the table of an engine and attaches it to its timer.
-    pub(crate) fn new(settings: Settings, engine: E) -> Result<Arc<Self>, BuildError> {
+/// The table of an engine.
+pub(crate) type Table<E> = TableOf<E, Shard<E>, Ended<E>>;
+
+/// A table, whatever its inside.
+pub(crate) type AnyTable<E> = TableOf<E, <E as Inside>::Shard, <E as Inside>::Job>;
+
+impl<E: Inside> AnyTable<E> {
+    /// Makes the table of an engine, for this many shards, and attaches it to its timer.
+    pub(crate) fn new(
+        settings: Settings,
+        engine: impl FnOnce(&Driver, usize, &Weak<Self>) -> E,
+    ) -> Result<Arc<Self>, BuildError> {
         let shard_count = settings.shard_count(default_shards)?;
         let driver = settings.driver()?;
         let max_parked = settings.max_parked.map(Arc::new);
-        let mut sequence = None;
-        if driver.config.manual {
-            sequence = Some(Arc::new(AtomicU64::new(0)));
-        }
-        let table = Arc::new(Table {
-            engine,
-            shards: driver.shards(shard_count, {
-                let limit = max_parked.clone();
-                move |number, wheel| Shard::new(number, wheel, limit.clone(), sequence.clone())
-            }),
+        let table = Arc::new_cyclic(|table| TableOf {
+            engine: engine(&driver, shard_count, table),
+            shards: driver.shards(
+                shard_count,
+                E::maker(driver.config.manual, max_parked.clone()),
+            ),
             hasher: KeyHasher::default(),
             max_parked,
             due: DueQueue::new(&driver.config),
@@ -211,18 +310,37 @@ impl<E: Engine> Table<E> {
 
     /// Locks the shard of the keys of this hash.
     #[inline]
-    pub(crate) fn shard_of(&self, hash: u64) -> LockedShard<'_, E> {
+    pub(crate) fn shard_of(&self, hash: u64) -> ShardGuard<'_, E::Shard> {
         must_be_unlocked();
         self.shards.lock(shard_number(hash))
     }
 
     /// Locks a shard.
     #[inline]
-    pub(crate) fn lock(&self, number: usize) -> LockedShard<'_, E> {
+    pub(crate) fn lock(&self, number: usize) -> ShardGuard<'_, E::Shard> {
         must_be_unlocked();
         self.shards.lock(number)
     }
 
+    /// Sums `count` over the shards, locking one after the other.
+    pub(crate) fn sum(&self, count: impl Fn(&E::Shard) -> usize) -> usize {
+        must_be_unlocked();
+        self.shards.sum(count)
+    }
+
+    /// Takes one of the places of what waits; returns why not, if there is none.
+    #[inline]
+    pub(crate) fn take_place(&self) -> Option<WaitError> {
+        let max_parked = self.max_parked.as_ref()?;
+        if max_parked.acquire() {
+            return None;
+        }
+        let limit = max_parked.max();
+        Some(WaitError::Full { limit })
+    }
+}
+
+impl<E: Engine> Table<E> {
     /// Locks the shards of two hashes, in the order of their numbers, so that two such calls do not
     /// wait for each other. The second is `None` if it is the first.
     pub(crate) fn lock_two(
@@ -310,17 +428,6 @@ impl<E: Engine> Table<E> {
             Some(reason) => Err((wait, reason)),
             None => Ok(self.park_in_place(shard, arrival, || wait)),
         }
-    }
-
-    /// Takes one of the places of what waits; returns why not, if there is none.
-    #[inline]
-    pub(crate) fn take_place(&self) -> Option<WaitError> {
-        let max_parked = self.max_parked.as_ref()?;
-        if max_parked.acquire() {
-            return None;
-        }
-        let limit = max_parked.max();
-        Some(WaitError::Full { limit })
     }
 
     /// Parks a wait that [has its place](Self::take_place), and that is made where it lies.

@@ -8,10 +8,10 @@ use timer_core::driver::{Published, Publishes, Sample, SourceName};
 
 use crate::{
     samples,
-    table::{Engine, Table},
+    table::{AnyTable, Inside, form::AnyForm},
 };
 
-impl<E: Engine> Table<E> {
+impl<E: Inside> AnyTable<E> {
     /// Publishes counters and times for the last time, and takes the gauges away. The timer
     /// publishes this no more, though a future may keep it.
     pub(super) fn withdraw(&self) {
@@ -19,7 +19,7 @@ impl<E: Engine> Table<E> {
     }
 }
 
-impl<E: Engine> Publishes for Table<E> {
+impl<E: Inside> Publishes for AnyTable<E> {
     fn published(&self) -> Option<&Published> {
         self.frame.published()
     }
@@ -34,7 +34,20 @@ impl<E: Engine> Publishes for Table<E> {
 
     fn gauges(&self) -> Vec<Sample> {
         let mut samples = samples::present(&self.stats(), self.key_count(), self.max_parked());
-        samples.push(samples::oldest_age(self.oldest_age_ns()));
+        // 1. The largest of each, as the survey finds them.
+        let mut oldest_ns = 0;
+        let mut check_ns = 0;
+        let labels = self.survey(self.frame.driver().now_ns(), &mut |_, look| {
+            oldest_ns = oldest_ns.max(look.age_ns);
+            check_ns = check_ns.max(look.check_ns.unwrap_or(0));
+        });
+        samples.push(samples::oldest_age(oldest_ns));
+        if E::HAS_CHECKS {
+            samples.push(samples::longest_check(check_ns));
+        }
+        // 2. The labels, 0 of each included that is in use no more: a gauge keeps what it was set
+        // to.
+        samples.extend(samples::by_label(&labels));
         samples
     }
 }

@@ -2,14 +2,17 @@
 
 use std::{mem, sync::Arc, task::Waker};
 
-use timer_core::{Scheduled, TaskId, TickLength, TimerHandle, TimingWheel, driver::ShardState};
+use timer_core::{
+    Scheduled, TaskId, TickLength, TimerHandle, TimingWheel,
+    driver::{ShardState, sync::Latch},
+};
 
 use crate::{
     error::WaitError,
     operation::{CancelReason, Outcome},
     stats::{Counts, OtherEnds, Stats, Times},
     sync::{AtomicU64, Limit, Ordering},
-    table::{Batch, Ended, EndedAt, Engine, LockedShard, SHARD_MAX},
+    table::{Batch, Ended, EndedAt, Engine, FormShard, LockedShard, Look, SHARD_MAX},
 };
 
 /// One wait: a task of its shard's wheel.
@@ -54,6 +57,7 @@ pub(crate) struct Shard<E: Engine> {
     held: u32,
     pub(crate) closed: bool,
     number: u8,
+    /// The bound on what waits.
     max_parked: Option<Arc<Limit>>,
     /// Numbers the entries, where their order matters over the shards.
     sequence: Option<Arc<AtomicU64>>,
@@ -73,6 +77,56 @@ impl<E: Engine> ShardState for Shard<E> {
 
     fn made_closed(&mut self) {
         self.closed = true;
+    }
+}
+
+impl<E: Engine> FormShard<E::Key> for Shard<E> {
+    fn close(&mut self, _: &Latch) {
+        self.closed = !failpoint!(ShutdownClosesNoShard);
+    }
+
+    fn waiting(&self) -> usize {
+        self.waiting()
+    }
+
+    fn add_to(&self, stats: &mut Stats) {
+        self.counts.add_to(stats);
+        if let Some(ends) = &self.other_ends {
+            ends.add_to(stats);
+        }
+        stats.parked += self.waiting() as u64;
+        stats.watched += self.waiting() as u64;
+        stats.ended_at_once += self.ended_at_once;
+        stats.events += self.events;
+    }
+
+    fn times(&self) -> Option<&Times> {
+        self.other_ends.as_ref()?.times()
+    }
+
+    fn key_count(&self) -> usize {
+        E::key_count(self)
+    }
+
+    fn each_key(&self, visit: &mut dyn FnMut(&E::Key, usize)) {
+        E::each_key(&self.records, visit);
+    }
+
+    fn look(&mut self, id: TaskId, now_ns: u64) -> Option<Look> {
+        let entry = self.wheel.get(id)?;
+        if !entry.wait().is_some_and(E::is_wait) {
+            return None;
+        }
+        Some(Look {
+            age_ns: now_ns.saturating_sub(entry.since_ns),
+            check_ns: None,
+            label: None,
+        })
+    }
+
+    fn expires_in_ns(&self, id: TaskId, now_ns: u64, tick: TickLength) -> Option<u64> {
+        let deadline = self.wheel.deadline(id)?;
+        Some(tick.start_ns(deadline).saturating_sub(now_ns))
     }
 }
 
@@ -438,30 +492,5 @@ impl<E: Engine> Shard<E> {
         if let Some(ends) = &mut self.other_ends {
             ends.expired_late(late_ns);
         }
-    }
-
-    /// Adds this shard's counts to the totals.
-    pub(crate) fn add_to(&self, stats: &mut Stats) {
-        self.counts.add_to(stats);
-        if let Some(ends) = &self.other_ends {
-            ends.add_to(stats);
-        }
-        stats.parked += self.waiting() as u64;
-        stats.watched += self.waiting() as u64;
-        stats.ended_at_once += self.ended_at_once;
-        stats.events += self.events;
-    }
-
-    /// Adds this shard's times to the totals.
-    pub(crate) fn add_times_to(&self, times: &mut Times) {
-        if let Some(of_shard) = self.other_ends.as_ref().and_then(|ends| ends.times()) {
-            times.add(of_shard);
-        }
-    }
-
-    /// The time until a wait expires, in nanoseconds; `None` for ever.
-    pub(crate) fn expires_in_ns(&self, id: TaskId, now_ns: u64, tick: TickLength) -> Option<u64> {
-        let deadline = self.wheel.deadline(id)?;
-        Some(tick.start_ns(deadline).saturating_sub(now_ns))
     }
 }

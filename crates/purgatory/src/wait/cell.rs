@@ -321,7 +321,7 @@ impl<K: WatchKey, C: Condition> AnswerOrigin<C::Value> for Cell<K, C> {
     }
 
     fn reschedule(&self, handle: TimerHandle, timeout: Timeout) -> bool {
-        self.origin.reschedule(handle, timeout)
+        self.origin.reschedule_one(handle, timeout)
     }
 
     fn must_not_block(&self) -> bool {

@@ -1,0 +1,234 @@
+//! A form as a whole, whatever its inside: what waits, for what, since when, and how the others
+//! ended; the end of all that waits.
+//!
+//! Shards are locked one after another, for a bounded number of entries at a time (but all keys of
+//! a shard at once). So a snapshot is not atomic: it is exact when idle.
+//!
+//! An entry shows that an operation is *under check*, but not since when: that would cost a clock
+//! reading a check. So the first snapshot that finds a check under way notes the time in the entry,
+//! and a check that ends removes it.
+
+use std::{cmp::Reverse, sync::Arc, time::Duration};
+
+use timer_core::{Clock, SystemClock, TimerHandle};
+
+use crate::{
+    operation::{CancelReason, OperationId, Outcome, ReachResult, Timeout},
+    stats::{Labels, Parked, Snapshot, Stats, Times},
+    table::{
+        AnyTable, FormShard, Inside, Look,
+        highest::{Highest, busiest},
+        tour::Tour,
+    },
+};
+
+/// A form, whatever its inside.
+pub(crate) trait AnyForm<K>: Send + Sync {
+    fn name(&self) -> &str;
+
+    /// Returns the number of what waits. O(shards).
+    fn waiting(&self) -> usize;
+
+    /// Returns true once the form or its timer was shut down. O(1), without a lock.
+    fn is_closed(&self) -> bool;
+
+    /// Returns the number of keys that have waiters. O(shards).
+    fn key_count(&self) -> usize;
+
+    /// Returns the bound on what waits, if there is one.
+    fn max_parked(&self) -> Option<u64>;
+
+    /// Adds up all counts. O(shards).
+    fn stats(&self) -> Stats;
+
+    /// Adds up the times of all shards. From the first call on ends are timed.
+    fn times(&self) -> Times;
+
+    fn snapshot(&self, limit: usize) -> Snapshot<K>;
+
+    #[cfg(feature = "metrics")]
+    fn publishes(&self) -> &dyn timer_core::driver::Publishes;
+
+    /// Ends one of what waits.
+    fn end(self: Arc<Self>, id: OperationId, outcome: Outcome) -> ReachResult;
+
+    /// Ends all that waits; returns how many. All of it ends before the first is called back, so
+    /// what callbacks park stays.
+    fn end_all(self: Arc<Self>, outcome: &Outcome) -> usize;
+
+    /// Sets a new deadline, counted from now; false if it has ended.
+    fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool;
+
+    /// Shuts down, and waits until the callbacks have run and the checks are over, for at most
+    /// `limit`. Returns how many are not.
+    fn shutdown(self: Arc<Self>, limit: Duration) -> usize;
+}
+
+impl<E: Inside> AnyForm<E::Key> for AnyTable<E> {
+    fn name(&self) -> &str {
+        &self.frame.name
+    }
+
+    fn waiting(&self) -> usize {
+        self.sum(E::Shard::waiting)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.shards.is_closed()
+    }
+
+    fn key_count(&self) -> usize {
+        self.sum(E::Shard::key_count)
+    }
+
+    fn max_parked(&self) -> Option<u64> {
+        let max_parked = self.max_parked.as_ref();
+        max_parked.map(|limit| limit.max() as u64)
+    }
+
+    fn stats(&self) -> Stats {
+        let mut stats = self.frame.shared_stats();
+        for number in self.shards.made() {
+            self.lock(number).add_to(&mut stats);
+        }
+        self.engine.add_to(&mut stats);
+        stats
+    }
+
+    fn times(&self) -> Times {
+        let mut times = self.frame.shared_times();
+        for number in self.shards.made() {
+            if let Some(of_shard) = self.lock(number).times() {
+                times.add(of_shard);
+            }
+        }
+        times
+    }
+
+    fn snapshot(&self, limit: usize) -> Snapshot<E::Key> {
+        let now_ns = self.frame.driver().now_ns();
+        let mut by_age = Highest::new(limit);
+        let mut by_check = Highest::new(limit);
+        let mut labels = self.survey(now_ns, &mut |handle, look| {
+            by_age.offer(look.age_ns, || handle);
+            if let Some(check_ns) = look.check_ns {
+                by_check.offer(check_ns, || handle);
+            }
+        });
+        let mut oldest = Vec::new();
+        for (_, handle) in by_age.into_sorted() {
+            oldest.extend(self.parked(handle, now_ns));
+        }
+        let mut under_check = Vec::new();
+        for (known_ns, handle) in by_check.into_sorted() {
+            if let Some(mut parked) = self.parked(handle, now_ns) {
+                parked.under_check = Some(Duration::from_micros(known_ns / 1000));
+                under_check.push(parked);
+            }
+        }
+        // The labels in use, the most frequent first.
+        labels.retain(|&(_, count)| count > 0);
+        labels.sort_by_key(|&(_, count)| Reverse(count));
+        Snapshot {
+            name: self.frame.name.to_string(),
+            oldest,
+            under_check,
+            key_count: self.key_count(),
+            busiest: busiest(limit, self.shards.made(), |number, rank| {
+                self.lock(number).each_key(rank);
+            }),
+            labels,
+            times: self.times(),
+            stats: self.stats(),
+        }
+    }
+
+    #[cfg(feature = "metrics")]
+    fn publishes(&self) -> &dyn timer_core::driver::Publishes {
+        self
+    }
+
+    fn end(self: Arc<Self>, id: OperationId, outcome: Outcome) -> ReachResult {
+        match self.frame.handle(id) {
+            Some(handle) => E::end(&self, handle, outcome),
+            None => ReachResult::Gone,
+        }
+    }
+
+    fn end_all(self: Arc<Self>, outcome: &Outcome) -> usize {
+        let call = self.frame.enter();
+        let (ended, count) = E::end_all(&self, outcome);
+        E::finish_all(&self, &call, ended);
+        count
+    }
+
+    fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool {
+        match self.frame.handle(id) {
+            Some(handle) => E::reschedule(self, handle, timeout),
+            None => false,
+        }
+    }
+
+    fn shutdown(self: Arc<Self>, limit: Duration) -> usize {
+        let clock = SystemClock::new();
+        let limit = self.frame.shutdown_limit(limit);
+        let remaining = || limit.saturating_sub(Duration::from_nanos(clock.now_ns()));
+
+        self.close_on_executor(CancelReason::Shutdown);
+
+        // The last callback and the last thread with an operation under check end these waits.
+        self.frame.closing.wait(remaining());
+        self.frame.under_check.wait(remaining());
+
+        let under_check = self.waiting();
+        under_check + self.frame.closing.wait(Duration::ZERO)
+    }
+}
+
+impl<E: Inside> AnyTable<E> {
+    /// Visits all that waits, a bounded number under one lock hold. Returns every label so far, with
+    /// the number parked under it: a gauge that was set is set again.
+    pub(super) fn survey(
+        &self,
+        now_ns: u64,
+        visit: &mut dyn FnMut(TimerHandle, &Look),
+    ) -> Vec<(&'static str, usize)> {
+        let mut labels = Labels::default();
+        let mut tour = Tour::default();
+        while let Some((mut shard, handles)) = tour.next(&self.shards) {
+            // One lock hold: bounded.
+            for handle in handles {
+                let Some(look) = shard.look(handle.id(), now_ns) else {
+                    continue;
+                };
+                visit(handle, &look);
+                if let Some(label) = look.label {
+                    labels.add(label, 1);
+                }
+            }
+        }
+        self.frame.add_seen(&mut labels);
+        labels.0
+    }
+
+    /// Describes what waits, unless it has ended.
+    pub(crate) fn parked(&self, handle: TimerHandle, now_ns: u64) -> Option<Parked<E::Key>> {
+        // 1. What the entry has.
+        let tick = self.frame.driver().config.tick;
+        let mut shard = self.lock(handle.shard());
+        let look = shard.look(handle.id(), now_ns)?;
+        let expires_in = shard.expires_in_ns(handle.id(), now_ns, tick);
+        drop(shard);
+
+        // 2. Its keys.
+        let known = |check_ns| Duration::from_micros(check_ns / 1000);
+        Some(Parked {
+            id: self.frame.id(handle),
+            label: look.label,
+            keys: E::keys_of(self, handle)?,
+            age: Duration::from_micros(look.age_ns / 1000),
+            expires_in: expires_in.map(Duration::from_nanos),
+            under_check: look.check_ns.map(known),
+        })
+    }
+}
