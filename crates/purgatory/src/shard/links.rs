@@ -30,6 +30,22 @@ impl Ends {
     };
 }
 
+/// What the record of a key that is waited for holds.
+#[derive(Debug)]
+pub(super) struct Waited {
+    pub(super) waiters: u32,
+    /// Its watches, in the order in which they were set.
+    pub(super) watches: Ends,
+}
+
+impl Waited {
+    /// That of a new key, which gets a waiter in this lock hold.
+    pub(super) const NEW: Waited = Waited {
+        waiters: 0,
+        watches: Ends::EMPTY,
+    };
+}
+
 /// Set in the number of a secondary watch's link; without it the number is an entry's index.
 pub(super) const SLOT: u32 = 1 << 31;
 

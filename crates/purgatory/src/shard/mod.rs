@@ -12,7 +12,6 @@
 
 mod entry;
 pub(crate) mod expire;
-mod keys;
 mod links;
 mod watchers;
 
@@ -27,14 +26,13 @@ use timer_core::{
 
 use self::{
     entry::ColdState,
-    keys::Keys,
-    links::{Ends, SLOT, SecondaryWatches, WalkCursor},
+    links::{Ends, SLOT, SecondaryWatches, Waited, WalkCursor},
 };
 use crate::{
     error::WaitError,
     operation::{DelayedOperation, Outcome, ReachResult},
     stats::{Counts, OtherEnds, Stats, Times},
-    table::{EndedAt, FormShard, Look},
+    table::{EndedAt, FormShard, Look, keys::Keys},
     watches::WatchKey,
 };
 
@@ -53,7 +51,7 @@ pub(crate) struct Shard<K, O> {
     /// Set before the entries leave for good, tested before one is put in.
     closed: bool,
     pub(crate) counts: Counts,
-    keys: Keys<K>,
+    keys: Keys<K, Waited>,
     cold: Cold,
 }
 
@@ -176,12 +174,12 @@ impl<K: WatchKey, O: DelayedOperation> FormShard<K> for Shard<K, O> {
     }
 
     fn key_count(&self) -> usize {
-        self.keys.waited_count()
+        self.keys.len()
     }
 
     fn each_key(&self, visit: &mut dyn FnMut(&K, usize)) {
-        for (_, record) in self.keys.iter() {
-            visit(&record.key, record.waiters as usize);
+        for (key, waited) in self.keys.iter() {
+            visit(key, waited.waiters as usize);
         }
     }
 
@@ -210,7 +208,7 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
             wheel,
             number: number as u8, // below `MAX_SHARDS`
             closed: false,
-            keys: Keys::new(),
+            keys: Keys::default(),
             cold: None,
             counts: Counts::default(),
         }
@@ -350,7 +348,7 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
     /// Returns the entry of an operation that has not ended, with its first key.
     pub(crate) fn show(&mut self, handle: TimerHandle) -> Option<(&mut Entry<O>, &K)> {
         let entry = self.wheel.get_mut(handle.id())?;
-        let first_key = &self.keys.at(entry.link.record()).key;
+        let first_key = self.keys.key(entry.link.record());
         Some((entry, first_key))
     }
 

@@ -19,8 +19,8 @@ use super::{
     Cold, ColdParts, Shard, Watch,
     entry::{Entry, ParkOptions},
     links::{
-        Ends, Link, NONE, SLOT, SecondaryId, SecondaryWatch, WAITERS_MAX, Waiters, WalkCursor,
-        WalkId,
+        Ends, Link, NONE, SLOT, SecondaryId, SecondaryWatch, WAITERS_MAX, Waited, Waiters,
+        WalkCursor, WalkId,
     },
 };
 use crate::watches::{KeyRef, WatchKey};
@@ -89,7 +89,7 @@ impl<K: WatchKey, O> Shard<K, O> {
     pub(crate) fn record_of(&mut self, watch: &Watch<'_, K>) -> u32 {
         match self.keys.find(watch.key, watch.hash) {
             Some(record) => record,
-            None => self.keys.add(watch.key.clone(), watch.hash),
+            None => self.keys.add(watch.key.clone(), watch.hash, Waited::NEW),
         }
     }
 
@@ -163,8 +163,10 @@ impl<K: WatchKey, O> Shard<K, O> {
         }
         // 2. Off its list. Gone: with its last watch the key goes.
         let mut links = Links::new(&mut self.wheel, &mut self.cold);
-        self.keys.remove_waiter(link.record(), |record| {
-            links.unlink(&mut record.watches, link.prev, link.next);
+        self.keys.remove_if(link.record(), |key| {
+            links.unlink(&mut key.watches, link.prev, link.next);
+            key.waiters -= 1;
+            key.waiters == 0
         })
     }
 
@@ -198,7 +200,7 @@ impl<K: WatchKey, O> Shard<K, O> {
     /// Clones a key that has waiters, as it was stored. Runs the key's `Eq` and `Clone`.
     pub(crate) fn stored<Q: KeyRef<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<K> {
         let record = self.find(key, hash)?;
-        Some(self.keys.at(record).key.clone())
+        Some(self.keys.key(record).clone())
     }
 
     /// Clones the key of a secondary watch, and returns it with the watch of the same operation that
@@ -212,7 +214,7 @@ impl<K: WatchKey, O> Shard<K, O> {
         if watch.handle != Some(handle) {
             return None; // the slot is free, or another operation's by now
         }
-        let key = &self.keys.at(watch.link.record()).key;
+        let key = self.keys.key(watch.link.record());
         Some((key.clone(), watch.before))
     }
 
@@ -387,9 +389,10 @@ impl<K: WatchKey, O> Shard<K, O> {
         // 1. The watches of each key.
         self.keys.assert_valid();
         let mut lists = Vec::new();
-        for (number, record) in self.keys.iter() {
+        for number in self.keys.numbers() {
             let watches = self.assert_list(number);
-            assert_eq!(record.waiters as usize, watches.len());
+            assert_eq!(self.waiters(number), watches.len());
+            assert!(!watches.is_empty(), "Gone");
             lists.push(watches);
         }
         // 2. Place: each walk is over a part of one list.

@@ -1,16 +1,19 @@
-//! The keys of one shard, each with an engine's record. The hash table has half of each hash beside
-//! a record's number, so it grows without a look at the records, and runs no user code but the `Eq`
-//! of a search.
+//! The keys of one shard: how a key's *record* is found.
 //!
-//! - **Gone**: the engine that empties a record removes it, so a key used once leaves nothing
-//!   behind.
+//! Most records are *near*: they lie in the first page, at the place that the key's hash names among
+//! those that are made: one at first, then 4, then all. A hash table finds the others, the *distant*
+//! ones. It has half of each hash beside a record's number, so it grows without a look at the
+//! records, and runs no user code but the `Eq` of a search. A record keeps its number, so one that
+//! was near may be distant once there are more places.
+//!
+//! - **Gone**: what empties a record removes it, so a key used once leaves nothing behind.
 
 use std::iter;
 
 use hashbrown::HashTable;
 use timer_core::driver::{PageSlot, Pages};
 
-use crate::watches::KeyRef;
+use crate::watches::{KeyRef, WatchKey};
 
 /// The capacity up to which a table keeps its memory.
 const KEPT: usize = 512;
@@ -92,23 +95,23 @@ impl Numbers {
     }
 }
 
-/// A key with an engine's record.
+/// A key, with what a form keeps for it.
 #[derive(Debug)]
 struct Record<K, R> {
     key: K,
     hash: u32,
-    /// Distinguishes it from the records that had its number before.
-    serial: u32,
     of: R,
 }
 
-/// Names a record for longer than a lock hold: its number may be another key's then.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RecordId {
-    number: u32,
-    serial: u32,
+impl<K, R> Record<K, R> {
+    /// True if it is a key's. Runs the key's `Eq`.
+    #[inline]
+    fn is_of<Q: KeyRef<K> + ?Sized>(&self, key: &Q, hash: u64) -> bool {
+        self.hash == hash as u32 && key.is(&self.key)
+    }
 }
 
+/// A record's place; the slot is free without one.
 #[derive(Debug)]
 struct Slot<K, R>(Option<Record<K, R>>);
 
@@ -120,20 +123,23 @@ impl<K, R> PageSlot for Slot<K, R> {
     }
 }
 
+/// The most near places, of which each has the first key whose hash names it: as many as a page has
+/// slots.
+const NEAR: usize = 16;
+
 /// The keys of one shard, by number and by key.
 #[derive(Debug)]
 pub(crate) struct Keys<K, R> {
-    numbers: Numbers,
-    records: Pages<Slot<K, R>, 16>,
-    next_serial: u32,
+    records: Pages<Slot<K, R>, NEAR>,
+    /// The numbers of distant records, made when the first one comes.
+    distant: Option<Box<Numbers>>,
 }
 
 impl<K, R> Default for Keys<K, R> {
     fn default() -> Self {
         Keys {
-            numbers: Numbers::default(),
             records: Pages::default(),
-            next_serial: 0,
+            distant: None,
         }
     }
 }
@@ -141,40 +147,132 @@ impl<K, R> Default for Keys<K, R> {
 const IN_USE: &str = "Gone: a record that is named is there";
 
 impl<K, R> Keys<K, R> {
-    /// Finds a key's record. Runs the key's `Eq`. O(1).
-    #[inline]
+    /// Returns the number of a key's record. Runs the key's `Eq`. O(1).
+    #[inline(always)]
     pub(crate) fn find<Q: KeyRef<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32> {
-        self.numbers
-            .find(hash as u32, |number| key.is(&self.record(number).key))
+        // 1. The place that the hash names.
+        let near = self.near(hash as u32);
+        if let Some(Slot(Some(record))) = self.records.get(near) {
+            if record.is_of(key, hash) {
+                return Some(near);
+            }
+        }
+        // 2. The table, which few shards have.
+        match &self.distant {
+            Some(numbers) if !numbers.is_empty() => self.find_distant(numbers, key, hash),
+            _ => None,
+        }
     }
 
-    /// Adds a key that has no record. O(1).
+    #[inline(never)]
+    fn find_distant<Q: KeyRef<K> + ?Sized>(
+        &self,
+        numbers: &Numbers,
+        key: &Q,
+        hash: u64,
+    ) -> Option<u32> {
+        numbers.find(hash as u32, |number| self.record(number).is_of(key, hash))
+    }
+
+    /// Adds a key that has no record; returns the number of its own. O(1).
+    #[inline(always)]
     pub(crate) fn add(&mut self, key: K, hash: u64, of: R) -> u32 {
         let hash = hash as u32;
-        let serial = self.next_serial;
-        self.next_serial = serial.wrapping_add(1);
+        let record = Record { key, hash, of };
+        // The near place, if it is free.
+        let near = self.near(hash);
+        if let Some(slot) = self.records.claim_near(near) {
+            slot.0 = Some(record);
+            return near;
+        }
+        self.add_elsewhere(record)
+    }
+
+    /// Adds a record whose near place is not free: near after all, once there are more places, or
+    /// distant.
+    #[inline(never)]
+    fn add_elsewhere(&mut self, record: Record<K, R>) -> u32 {
+        while self.records.first_len() < NEAR {
+            self.make_near_places();
+            let near = self.near(record.hash);
+            if let Some(slot) = self.records.claim_near(near) {
+                slot.0 = Some(record);
+                return near;
+            }
+        }
+        self.add_distant(record)
+    }
+
+    /// Makes more near places.
+    fn make_near_places(&mut self) {
+        let places = match self.records.first_len() {
+            0 => 1,
+            1 => 4,
+            _ => NEAR,
+        };
+        self.records.grow_first_to(places);
+        // Some are distant from here on, and some not any more.
+        self.distant = None;
+        for number in 0..places as u32 {
+            match self.records.at(number) {
+                Slot(Some(Record { hash, .. })) if self.near(*hash) != number => {
+                    let hash = *hash;
+                    self.distant.get_or_insert_default().insert(hash, number);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns the near place for a key of this hash, beyond all if there is none. The bits used are
+    /// not those that name its shard.
+    #[inline(always)]
+    fn near(&self, hash: u32) -> u32 {
+        // Their number is a power of two, or 0.
+        hash & (self.records.first_len() as u32).wrapping_sub(1)
+    }
+
+    /// Adds a record at any other place, which the table then finds.
+    fn add_distant(&mut self, record: Record<K, R>) -> u32 {
+        let hash = record.hash;
         let (number, slot) = self.records.claim_slot().expect("fewer keys than slots");
-        slot.0 = Some(Record {
-            key,
-            hash,
-            serial,
-            of,
-        });
-        self.numbers.insert(hash, number);
+        slot.0 = Some(record);
+        self.distant.get_or_insert_default().insert(hash, number);
         number
     }
 
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.records.is_empty()
+    /// Removes a record if it `is_over`; returns its key, to be dropped unlocked. O(1).
+    #[inline(always)]
+    pub(crate) fn remove_if(
+        &mut self,
+        number: u32,
+        is_over: impl FnOnce(&mut R) -> bool,
+    ) -> Option<K> {
+        let mut removed = None;
+        // The record is looked up once.
+        self.records.release_if(number, |slot| {
+            let Some(record) = &mut slot.0 else {
+                return false;
+            };
+            if !is_over(&mut record.of) {
+                return false;
+            }
+            removed = slot.0.take();
+            true
+        });
+        // Gone: so is its number, if it was distant.
+        let record: Record<K, R> = removed?;
+        if number != self.near(record.hash) {
+            if let Some(numbers) = &mut self.distant {
+                numbers.remove(record.hash, number);
+            }
+        }
+        Some(record.key)
     }
 
     /// Removes a record; returns its key, to be dropped unlocked. O(1).
     pub(crate) fn remove(&mut self, number: u32) -> K {
-        let record = self.records.at_mut(number).0.take().expect(IN_USE);
-        self.records.release(number);
-        self.numbers.remove(record.hash, number);
-        record.key
+        self.remove_if(number, |_| true).expect(IN_USE)
     }
 
     #[inline]
@@ -182,45 +280,128 @@ impl<K, R> Keys<K, R> {
         self.records.at(number).0.as_ref().expect(IN_USE)
     }
 
-    /// Returns a name of a record that no later one has.
-    #[inline]
-    pub(crate) fn name(&self, number: u32) -> RecordId {
-        let serial = self.record(number).serial;
-        RecordId { number, serial }
+    /// Returns what is kept under a number, if there is a record.
+    pub(crate) fn get(&self, number: u32) -> Option<&R> {
+        Some(&self.records.get(number)?.0.as_ref()?.of)
     }
 
-    /// Returns the number of the record of this name, unless it is gone.
-    pub(crate) fn named(&self, name: RecordId) -> Option<u32> {
-        let record = self.records.get(name.number)?.0.as_ref()?;
-        (record.serial == name.serial).then_some(name.number)
-    }
-
-    /// Returns the key of a record.
     pub(crate) fn key(&self, number: u32) -> &K {
         &self.record(number).key
     }
 
-    /// Returns a record.
     #[inline]
     pub(crate) fn at(&self, number: u32) -> &R {
         &self.record(number).of
     }
 
-    /// Returns a record, to be changed.
     #[inline]
     pub(crate) fn at_mut(&mut self, number: u32) -> &mut R {
         &mut self.records.at_mut(number).0.as_mut().expect(IN_USE).of
     }
 
-    /// Returns the first record whose number is `number` or above. O(pages passed over).
+    pub(crate) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Returns the first record at or after a number: for a walk over all. O(pages).
     pub(crate) fn first_from(&self, number: u32) -> Option<u32> {
         self.records.first_from(number)
     }
 
-    /// Returns the keys with their records. O(slots).
+    /// Returns the numbers of all records, in no order.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> {
+        let next = |&number: &u32| self.first_from(number + 1);
+        iter::successors(self.first_from(0), next)
+    }
+
+    /// Returns all keys with what is kept for them, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &R)> {
-        let next = |&number: &u32| self.records.first_from(number + 1);
-        let numbers = iter::successors(self.records.first_from(0), next);
-        numbers.map(|number| (self.key(number), self.at(number)))
+        self.numbers()
+            .map(|number| (self.key(number), self.at(number)))
+    }
+
+    /// Asserts that every record is found by its key.
+    pub(crate) fn assert_valid(&self)
+    where
+        K: WatchKey,
+    {
+        for number in self.numbers() {
+            let Record { key, hash, .. } = self.record(number);
+            assert_eq!(self.find(key, (*hash).into()), Some(number));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn record_costs_32_bytes_with_its_slots_tag() {
+        assert_eq!(size_of::<Slot<u64, [u32; 3]>>(), 8 + 4 + 12 + 8);
+    }
+
+    #[test]
+    fn keys_of_one_hash_are_apart_and_their_peak_goes() {
+        let mut keys = Keys::default();
+        for key in 0..1000 {
+            keys.add(key, 7, ());
+        }
+        for key in 0..1000 {
+            if key % 100 == 0 {
+                keys.assert_valid();
+            }
+            let record = keys.find(&key, 7).unwrap();
+            assert_eq!(keys.remove_if(record, |()| true), Some(key));
+            assert_eq!(keys.find(&key, 7), None);
+        }
+        let numbers = keys.distant.unwrap();
+        assert!(keys.records.is_empty() && keys.records.pages_with_memory() <= 2);
+        assert!(numbers.is_empty() && !numbers.has_peak());
+    }
+
+    #[test]
+    fn the_first_key_in_each_place_needs_no_table() {
+        let mut keys = Keys::default();
+        assert_eq!(keys.find(&7, 7), None);
+        let mut places = Vec::new();
+        for key in [0_u64, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 5] {
+            keys.add(key, key, ());
+            places.push(keys.records.first_len());
+        }
+        assert_eq!(places[..5], [1, 4, 4, 4, NEAR]);
+        assert!(keys.distant.is_none());
+        keys.add(16, 16, ());
+        assert!(keys.distant.is_some());
+    }
+
+    /// Keys that come and go while there are few are found, wherever their places are by then.
+    #[test]
+    fn keys_are_found_as_their_places_become_more() {
+        let mut random = fastrand::Rng::with_seed(5);
+        for _ in 0..2_000 {
+            let mut keys = Keys::default();
+            let mut there = Vec::new();
+            for key in 0..12_u64 {
+                let hash = random.u64(..32);
+                let record = keys.add(key, hash, ());
+                there.push((key, hash, record));
+                if random.bool() {
+                    let (key, hash, record) = there.swap_remove(random.usize(..there.len()));
+                    assert_eq!(keys.find(&key, hash), Some(record));
+                    assert_eq!(keys.remove_if(record, |()| true), Some(key));
+                    assert_eq!(keys.find(&key, hash), None);
+                }
+                keys.assert_valid();
+            }
+            let is_found =
+                |&(key, hash, record): &(u64, u64, u32)| keys.find(&key, hash) == Some(record);
+            assert!(there.iter().all(is_found) && keys.len() == there.len());
+        }
     }
 }

@@ -10,7 +10,9 @@ use crate::{
     reason::Reason,
     table::{BUDGET, EndedAt, LockedShard, Table, call::Call},
     watches::{KeyRef, ToKey, WatchKey},
-    watermarks::engine::{Beside, Mark, Told, Values, end_listed, go_if_gone, tell_observers},
+    watermarks::engine::{
+        Beside, Mark, Told, Values, add_mark, end_listed, go_if_gone, tell_observers,
+    },
 };
 
 /// Waits that end together without an allocation.
@@ -157,7 +159,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             return Err(WaitError::TooManyKeys { limit });
         }
         let record = match (found, copy) {
-            (None, Some(copy)) => shard.records.add(copy, hash, Mark::default()),
+            (None, Some(copy)) => add_mark(&mut shard, copy, hash),
             (found, _) => found.expect("a key without a record was copied"),
         };
         Ok((shard, record))
@@ -258,14 +260,18 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let Some(record) = shard.records.find(key, hash) else {
             return 0;
         };
-        let name = shard.records.name(record);
+        let serial = shard.records.at(record).serial;
         let Some(reason) = reason(shard.records.at_mut(record)) else {
             return 0;
         };
         if failpoint!(RemovalCancelsUnlocked) {
             drop(shard);
             shard = self.shard_of(hash);
-            if shard.records.named(name).is_none() {
+            if shard
+                .records
+                .get(record)
+                .is_none_or(|mark| mark.serial != serial)
+            {
                 return 0;
             }
         }
@@ -286,7 +292,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let mut shard = self.shard_of(hash);
         let record = match shard.records.find(key, hash) {
             Some(record) => record,
-            None => shard.records.add(key.to_key(), hash, Mark::default()),
+            None => add_mark(&mut shard, key.to_key(), hash),
         };
         let rare = shard.records.at_mut(record).rare.get_or_insert_default();
         let closed = rare.closed.get_or_insert_with(|| reason.clone()).clone();
@@ -316,15 +322,15 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         self: &'a Arc<Self>,
         call: &Call<'_>,
         mut shard: LockedShard<'a, Values<K, B>>,
-        mut record: u32,
+        record: u32,
         outcome: &Outcome,
         limit: usize,
         now_ns: EndedAt,
     ) -> usize {
         let mut ended = 0;
         loop {
-            // 1. Take some off the key. If there are more, its record is looked up again by a name
-            //    that no other record has.
+            // 1. Take some off the key. If there are more, its record is told by its serial from
+            //    those that may have its number then.
             let mut told: SmallVec<[Told; AT_ONCE]> = SmallVec::new();
             let value = shard.records.at(record).reached();
             let up_to = match outcome {
@@ -339,7 +345,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
                 end_listed(&mut shard, id, outcome, value, now_ns, keep);
             }
             ended += told.len();
-            let name = shard.records.name(record);
+            let serial = shard.records.at(record).serial;
             let has_more = shard.records.at(record).meets(up_to);
             let mut emptied_key = None;
             if !has_more {
@@ -368,9 +374,12 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             // 3. Go on with the rest, unless the key went meanwhile. If another thread took the
             //    rest, there is nothing left to take.
             shard = self.lock(number);
-            match shard.records.named(name) {
-                Some(same) => record = same,
-                None => return ended,
+            if shard
+                .records
+                .get(record)
+                .is_none_or(|mark| mark.serial != serial)
+            {
+                return ended;
             }
         }
     }

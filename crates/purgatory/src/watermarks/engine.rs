@@ -57,6 +57,9 @@ pub(crate) struct Values<K, B = ()> {
 /// A key's record.
 #[derive(Debug, Default)]
 pub(crate) struct Mark<B> {
+    /// How many waits had been parked in its shard as it was made: distinguishes a record with waits
+    /// from those that have its number after it.
+    pub(super) serial: u32,
     pub(crate) value: Option<u64>,
     pub(super) epoch: u64,
     pub(super) queue: Queue,
@@ -411,6 +414,19 @@ fn tell_rare_observers<K: WatchKey, B: Beside>(
     for (id, outcome) in over {
         end_listed(shard, id, &outcome, lowest, now_ns, &mut *told);
     }
+}
+
+/// Adds a record for a key that has none.
+pub(super) fn add_mark<K: WatchKey, B: Beside>(
+    shard: &mut Shard<Values<K, B>>,
+    key: K,
+    hash: u64,
+) -> u32 {
+    let mark = Mark {
+        serial: shard.counts.parked as u32,
+        ..Mark::default()
+    };
+    shard.records.add(key, hash, mark)
 }
 
 /// Removes a key's record if nothing needs it. Returns the key, to be dropped unlocked.

@@ -10,7 +10,7 @@ use crate::{
     watches::{ToKey, WatchKey},
     watermarks::{
         engine::{
-            Beside, Callback, Mark, Observed, Tells, Told, Values, Wait, Waiting, Wants,
+            Beside, Callback, Observed, Tells, Told, Values, Wait, Waiting, Wants, add_mark,
             go_if_gone, tell_observers,
         },
         value::{WatermarkValue, rank},
@@ -167,7 +167,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         // The key's `Clone` may panic: nothing is parked yet.
         let record = match found {
             Some(record) => record,
-            None => shard.records.add(key.to_key(), hash, Mark::default()),
+            None => add_mark(&mut shard, key.to_key(), hash),
         };
         let wait = Wait {
             record,
