@@ -345,18 +345,14 @@ impl Timeout {
         }
     }
 
-    /// Returns the outcome of an operation that need not be parked: its first check decided, or it
-    /// has no time to wait.
+    /// Returns true if there is no time to wait.
     #[inline]
-    pub(crate) fn at_once(self, first: Verdict, now_ns: u64) -> Option<Outcome> {
-        let is_over = match (first, self) {
-            (Verdict::Satisfied, _) => return Some(Outcome::Completed),
-            (Verdict::Panicked, _) => return Some(Outcome::Cancelled(CancelReason::Panicked)),
-            (Verdict::Unsatisfied, Timeout::After(delay)) => delay.is_zero(),
-            (Verdict::Unsatisfied, Timeout::At(deadline)) => deadline.as_nanos() <= now_ns,
-            (Verdict::Unsatisfied, Timeout::Never) => false,
-        };
-        is_over.then_some(Outcome::Expired)
+    pub(crate) fn is_over(self, now_ns: u64) -> bool {
+        match self {
+            Timeout::After(delay) => delay.is_zero(),
+            Timeout::At(deadline) => deadline.as_nanos() <= now_ns,
+            Timeout::Never => false,
+        }
     }
 }
 

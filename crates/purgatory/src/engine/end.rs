@@ -10,7 +10,8 @@ use timer_core::TimerHandle;
 use crate::{
     engine::{Core, LockedShard, Tour},
     operation::{CancelReason, DelayedOperation, Outcome, ReachResult, Timeout},
-    shard::{AllEnded, Ended, ParkOptions},
+    shard::{AllEnded, Ended},
+    table::Arrival,
     watches::{KeyRef, WatchKey},
 };
 
@@ -67,19 +68,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Reschedules one operation, unless its end is decided or pending.
     pub(crate) fn reschedule_one(&self, handle: TimerHandle, timeout: Timeout) -> bool {
-        let options = self.park_options(self.frame.driver().now_ns(), timeout);
-        Self::reschedule_in(&mut self.first_shard_of(handle), handle, &options)
+        let arrival = self.arrival(timeout);
+        Self::reschedule_in(&mut self.first_shard_of(handle), handle, arrival)
     }
 
     pub(crate) fn reschedule_in(
         first_shard: &mut LockedShard<'_, K, O>,
         handle: TimerHandle,
-        options: &ParkOptions,
+        arrival: Arrival,
     ) -> bool {
-        let Some(due) = first_shard.reschedule(handle, *options) else {
+        let entry = first_shard.get_mut(handle);
+        if entry.is_none_or(|entry| entry.is_ending()) {
             return false;
-        };
-        Self::work_at(first_shard, options, due);
+        }
+        Self::schedule(first_shard, handle, arrival);
         true
     }
 

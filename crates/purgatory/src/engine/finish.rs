@@ -191,7 +191,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let core = self.clone();
         self.frame.executor.execute(Job::new(move || {
             core.frame
-                .run_queued(queued_ns, |call| core.call_back_in(call, ended));
+                .run_queued(queued_ns, None, |call| core.call_back_in(call, ended));
         }));
     }
 }

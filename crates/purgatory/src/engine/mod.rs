@@ -61,12 +61,12 @@ use timer_core::{
 
 use crate::{
     engine::{sweep_plan::Sweeps, trace::Checking, versions::Versions},
-    operation::{DelayedOperation, Timeout},
+    operation::DelayedOperation,
     settings::Settings,
-    shard::{ParkOptions, Shard, expire::CallbackJob},
+    shard::{Shard, expire::CallbackJob},
     sync::AtomicU64,
     table::TableOf,
-    watches::{UnaskedChecks, WatchKey},
+    watches::WatchKey,
 };
 
 // The parts that know no purgatory are the table's.
@@ -158,33 +158,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// The options of an operation that is parked at `now_ns`: its times, in ticks.
-    #[inline]
-    pub(crate) fn park_options(&self, now_ns: u64, timeout: Timeout) -> ParkOptions {
-        let tick = self.frame.driver().config.tick;
-        let deadline_tick = timeout.deadline(tick, now_ns);
-        ParkOptions {
-            now_tick: tick.round_down(now_ns),
-            deadline_tick,
-            parked_ns: now_ns,
-            label: None,
-            unasked: UnaskedChecks::AsBuilt,
-        }
-    }
-
     /// Sees to it that a sweep comes, if the purgatory has them, after an operation was parked.
     #[inline]
     pub(super) fn sweep_after(&self, parked_ns: u64) {
         if let Some(sweeps) = &self.engine.sweeps {
             sweeps.parked_at(parked_ns);
-        }
-    }
-
-    /// Reports to the timer that a shard has work at tick `due`, unless that is never.
-    #[inline]
-    pub(super) fn work_at(shard: &mut LockedShard<'_, K, O>, options: &ParkOptions, due: u64) {
-        if options.deadline_tick.is_some() {
-            shard.work_at(due);
         }
     }
 }

@@ -16,9 +16,10 @@ use timer_core::TimerHandle;
 use crate::{
     engine::{Core, LockedShard, trampoline::Call},
     error::{Refused, WaitError},
-    operation::{DelayedOperation, Outcome, Parking, Timeout, ToPark},
-    shard::{Cause, CheckedIn, CheckedOut, ParkOptions, SecondaryId, WAITERS_MAX, Watch},
+    operation::{CancelReason, DelayedOperation, Outcome, Parking, Timeout, ToPark, Verdict},
+    shard::{Cause, CheckedIn, CheckedOut, SecondaryId, WAITERS_MAX, Watch},
     sync::Ordering,
+    table::Arrival,
     watches::{WatchKey, Watches},
 };
 
@@ -143,7 +144,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // 1. Check. An operation that ends here was never parked.
         let call = self.frame.enter();
         let verdict = self.check(&mut to_park, P::check);
-        if let Some(outcome) = timeout.at_once(verdict, now_ns) {
+        let outcome = match verdict {
+            Verdict::Satisfied => Some(Outcome::Completed),
+            Verdict::Panicked => Some(Outcome::Cancelled(CancelReason::Panicked)),
+            Verdict::Unsatisfied if timeout.is_over(now_ns) => Some(Outcome::Expired),
+            Verdict::Unsatisfied => None,
+        };
+        if let Some(outcome) = outcome {
             self.engine.ended_at_once.fetch_add(1, Ordering::Relaxed);
             finish_now(&call, to_park, outcome);
             return Ok(Parking::AtOnce);
@@ -155,9 +162,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return Err(Refused::new(operation, full));
         }
         let place = PlaceGuard { core: self };
-        let mut options = self.park_options(now_ns, timeout);
-        options.unasked = watches.unasked;
-        options.label = watches.label;
+        let arrival = self.arrived_at(now_ns, timeout);
 
         // 3. Lock the first key's shard. The key's `Eq` or `Clone` may panic: the shard is unlocked
         //    then, before the operation is dropped.
@@ -173,7 +178,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let event_passed = self.engine.versions.changed(first);
         if others.is_empty() && !event_passed {
             shard.counts.checks += 1;
-            let handle = self.insert_entry(&mut shard, record, &options, Some(operation));
+            let handle = self.insert_entry(&mut shard, record, arrival, watches, Some(operation));
             drop(shard);
             forget(place); // the ending returns it
             self.sweep_after(now_ns);
@@ -182,7 +187,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
         // 5. Otherwise this thread holds it until all keys are watched, and checks it again if an
         //    event came by meanwhile.
-        let handle = self.insert_entry(&mut shard, record, &options, None);
+        let handle = self.insert_entry(&mut shard, record, arrival, watches, None);
         drop(shard);
         self.sweep_after(now_ns);
         self.watch_others(&call, operation, handle, place, others, event_passed)
@@ -248,14 +253,17 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         &self,
         shard: &mut LockedShard<'_, K, O>,
         record: u32,
-        options: &ParkOptions,
+        arrival: Arrival,
+        watches: &Watches<'_, K>,
         payload: Option<O>,
     ) -> TimerHandle {
         // The sequence of the operation before, when order matters over several shards.
         let sequence = self.engine.sequence.as_ref();
         let follows = sequence.map(|sequence| sequence.fetch_add(1, Ordering::Relaxed));
-        let scheduled = shard.park_at(record, options, follows, payload);
-        Self::work_at(shard, options, scheduled.due);
+        let scheduled = shard.park_at(record, arrival, watches, follows, payload);
+        if arrival.deadline_tick.is_some() {
+            shard.work_at(scheduled.due);
+        }
         shard.handle(scheduled.id)
     }
 }

@@ -112,18 +112,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     fn signal_queued(self: &Arc<Self>, key: &K, hash: u64, is_for_one: bool) {
-        self.warn_stuck_checks();
-        let call = self.frame.enter();
-        let shard = self.shard_of(hash);
-        let Some(record) = self.begin_event(&shard, key, hash) else {
-            return;
-        };
-        let begun = Waited { shard, record };
-        if is_for_one {
-            self.check_until_one(&call, begun);
-        } else {
-            self.check_all(&call, begun);
-        }
+        let event = if is_for_one { Event::One } else { Event::All };
+        self.signal_now(&self.frame.enter(), key, hash, event);
     }
 
     #[inline(always)]
@@ -152,7 +142,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                         None => 0,
                     };
                 }
-                self.check_all(call, Waited { shard, record })
+                self.check_waiters(call, Waited { shard, record }, |held| {
+                    self.check(&mut held.payload, O::try_complete)
+                })
             }
             Event::With(told) => self.check_waiters(call, Waited { shard, record }, |held| {
                 self.check(&mut held.payload, |operation| {
@@ -161,13 +153,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             }),
             Event::One => usize::from(self.check_until_one(call, Waited { shard, record })),
         }
-    }
-
-    /// Checks every waiter of a key whose event has begun; returns how many completed.
-    fn check_all(self: &Arc<Self>, call: &Call<'_>, begun: Waited<'_, K, O>) -> usize {
-        self.check_waiters(call, begun, |held| {
-            self.check(&mut held.payload, O::try_complete)
-        })
     }
 
     /// Checks every waiter of a key whose event has begun, a batch at a time by `check`; returns how

@@ -51,19 +51,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let core = core.clone();
         SweepPlan::new(driver, every, move |due_tick| {
             if let Some(core) = core.upgrade() {
-                core.begin_sweep(due_tick);
+                // A job does it, and drops the purgatory if that was the last reference to it.
+                core.queue_sweep(Sweep {
+                    due_tick,
+                    tour: Tour::default(),
+                    listed: Vec::new().into_iter(),
+                });
             }
         })
-    }
-
-    /// Begins a sweep that fell due at this tick: a job does it, and drops the purgatory if that was
-    /// the last reference to it.
-    fn begin_sweep(self: Arc<Self>, due_tick: u64) {
-        self.queue_sweep(Sweep {
-            due_tick,
-            tour: Tour::default(),
-            listed: Vec::new().into_iter(),
-        });
     }
 
     /// Leaves a sweep, or its rest, to the executor.
@@ -71,7 +66,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let queued_ns = self.frame.callbacks_queued(1);
         let executor = self.frame.executor.clone();
         executor.execute(Job::new(move || {
-            self.frame.run_queued(queued_ns, |call| {
+            self.frame.run_queued(queued_ns, None, |call| {
                 // An executor that is closed runs the rest of a sweep inside the job that hands it
                 // over. That job goes on with it, so that it needs no stack.
                 let core = self.clone();

@@ -15,10 +15,7 @@ use std::{
 use timer_core::{Advanced, Job, TimerHandle, TimingWheel, driver::sync::UnderWay};
 
 use crate::{
-    engine::{
-        BUDGET, Core, Kernel,
-        trampoline::{Call, enqueue},
-    },
+    engine::{BUDGET, Core, Kernel, trampoline::Call},
     operation::{DelayedOperation, Outcome, ReachResult, Timeout},
     shard::{AllEnded, Entry, Shard, expire::CallbackJob},
     stats::Stats,
@@ -147,9 +144,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                     return;
                 }
             }
-            let under_way = under_way.pop();
-            self.frame.run_queued(queued_ns, |call| {
-                match job {
+            self.frame
+                .run_queued(queued_ns, under_way.pop(), |call| match job {
                     CallbackJob::Call(ended) => self.call_back_in(call, ended),
                     CallbackJob::LastCheck(held) => {
                         // Called back here, without a second job.
@@ -158,11 +154,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                             self.call_back_in(call, ended);
                         }
                     }
-                }
-                if call.is_nested() {
-                    enqueue(move || drop(under_way)); // behind the callback
-                }
-            });
+                });
         }
     }
 }

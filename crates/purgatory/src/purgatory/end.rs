@@ -262,14 +262,13 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         key: &Q,
         timeout: impl Into<Timeout>,
     ) -> usize {
-        let now_ns = self.handle.table.frame.driver().now_ns();
-        let options = self.handle.table.park_options(now_ns, timeout.into());
+        let arrival = self.handle.table.arrival(timeout.into());
         let mut rescheduled = 0;
         if let Some(waited) = self.handle.table.waited(key) {
             self.handle
                 .table
                 .each_waiter(waited, |first_shard, handle| {
-                    rescheduled += usize::from(Core::reschedule_in(first_shard, handle, &options));
+                    rescheduled += usize::from(Core::reschedule_in(first_shard, handle, arrival));
                 });
         }
         rescheduled

@@ -21,7 +21,8 @@ use timer_core::TimerHandle;
 use super::links::{Link, SecondaryId};
 use crate::{
     operation::{CancelReason, Outcome, Verdict},
-    watches::UnaskedChecks,
+    table::Arrival,
+    watches::{UnaskedChecks, Watches},
 };
 
 /// Why a payload was checked out, which says how it is checked.
@@ -96,31 +97,24 @@ impl ColdState {
     }
 }
 
-/// The times and properties that an operation is parked with.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ParkOptions {
-    pub(crate) now_tick: u64,
-    /// `None` for never.
-    pub(crate) deadline_tick: Option<u64>,
-    /// The time by the timer's clock.
-    pub(crate) parked_ns: u64,
-    pub(crate) label: Option<&'static str>,
-    pub(crate) unasked: UnaskedChecks,
-}
-
 impl<O> Entry<O> {
     /// Makes an entry. If it is held, the thread that parks it has the payload.
     #[inline(always)] // a call costs 20 instructions
-    pub(super) fn new(payload: Option<O>, options: &ParkOptions, link: Link) -> Self {
+    pub(super) fn new<K>(
+        payload: Option<O>,
+        arrival: Arrival,
+        watches: &Watches<'_, K>,
+        link: Link,
+    ) -> Self {
         // Most operations have no label. They get a box when an end is requested, if at all.
-        let cold = options.label.map(|label| ColdState::new(Some(label)));
+        let cold = watches.label.map(|label| ColdState::new(Some(label)));
         Entry {
             payload,
             last_secondary: None,
             link,
             cold,
-            parked_ns: options.parked_ns,
-            unasked: options.unasked,
+            parked_ns: arrival.now_ns,
+            unasked: watches.unasked,
             check_asked: false,
         }
     }
@@ -241,7 +235,7 @@ impl<O> Entry<O> {
     }
 
     /// True when an end is pending.
-    pub(super) fn is_ending(&self) -> bool {
+    pub(crate) fn is_ending(&self) -> bool {
         self.cold.as_ref().is_some_and(|cold| cold.end.is_some())
     }
 
@@ -266,14 +260,13 @@ mod tests {
     use super::*;
 
     fn entry(payload: Option<u8>) -> Entry<u8> {
-        let options = ParkOptions {
+        let arrival = Arrival {
+            now_ns: 0,
             now_tick: 0,
             deadline_tick: Some(10),
-            parked_ns: 0,
-            label: None,
-            unasked: UnaskedChecks::AsBuilt,
+            is_over: false,
         };
-        Entry::new(payload, &options, Link::NOWHERE)
+        Entry::new(payload, arrival, &Watches::keys(&[0]), Link::NOWHERE)
     }
 
     #[test]

@@ -36,7 +36,7 @@ use crate::{
     watches::WatchKey,
 };
 
-pub(crate) use entry::{Cause, CheckedOut, Entry, ParkOptions};
+pub(crate) use entry::{Cause, CheckedOut, Entry};
 pub(crate) use links::{SecondaryId, WAITERS_MAX, Waiters, WalkId};
 
 /// Why an entry is found.
@@ -468,25 +468,6 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
                 cold.emptied = None;
             }
         }
-    }
-
-    /// Reschedules an operation, unless its end is decided or pending. Returns the tick
-    /// at which the wheel has work for it, `u64::MAX` for never.
-    pub(crate) fn reschedule(&mut self, handle: TimerHandle, options: ParkOptions) -> Option<u64> {
-        // 1. A pending end is decided already: it stands.
-        if self.get_mut(handle)?.is_ending() {
-            return None;
-        }
-        // 2. The wheel's visit, at the deadline or never.
-        let wheel = &mut self.wheel;
-        wheel.catch_up(options.now_tick);
-        if let Some(deadline) = options.deadline_tick {
-            return wheel.reschedule(handle.id(), deadline);
-        }
-        if wheel.unschedule(handle.id()) {
-            return Some(u64::MAX);
-        }
-        None
     }
 }
 

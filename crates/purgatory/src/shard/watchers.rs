@@ -17,13 +17,16 @@ use timer_core::{Scheduled, TimerHandle, TimingWheel};
 
 use super::{
     Cold, ColdParts, Shard, Watch,
-    entry::{Entry, ParkOptions},
+    entry::Entry,
     links::{
         Ends, Link, NONE, SLOT, SecondaryId, SecondaryWatch, WAITERS_MAX, Waited, Waiters,
         WalkCursor, WalkId,
     },
 };
-use crate::watches::{KeyRef, WatchKey};
+use crate::{
+    table::Arrival,
+    watches::{KeyRef, WatchKey, Watches},
+};
 
 /// The number of entries from which on a shard's links are seldom in cache. Smaller in tests, so
 /// that they reach it.
@@ -104,13 +107,14 @@ impl<K: WatchKey, O> Shard<K, O> {
     pub(crate) fn park_at(
         &mut self,
         record: u32,
-        options: &ParkOptions,
+        arrival: Arrival,
+        watches: &Watches<'_, K>,
         follows: Option<u64>,
         payload: Option<O>,
     ) -> Scheduled {
         self.counts.parked += u64::from(payload.is_some());
         // 1. Tell the wheel what the parker knows: the tick, and the order.
-        self.wheel.catch_up(options.now_tick);
+        self.wheel.catch_up(arrival.now_tick);
         if let Some(sequence) = follows {
             self.wheel.follow(sequence);
         }
@@ -118,8 +122,8 @@ impl<K: WatchKey, O> Shard<K, O> {
         let key = self.keys.at_mut(record);
         key.waiters += 1;
         let link = Link::new(record, key.watches.tail);
-        let (scheduled, place) = self.wheel.insert_place(options.deadline_tick);
-        mem::forget(place.replace(Entry::new(payload, options, link))); // it was empty
+        let (scheduled, place) = self.wheel.insert_place(arrival.deadline_tick);
+        mem::forget(place.replace(Entry::new(payload, arrival, watches, link))); // it was empty
         let mut links = Links::new(&mut self.wheel, &mut self.cold);
         links.name_last(&mut key.watches, scheduled.id.index());
         scheduled

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use timer_core::TimerHandle;
+use timer_core::{
+    TimerHandle,
+    driver::{ShardGuard, ShardState},
+};
 
 use crate::{
     operation::{CancelReason, Outcome, Timeout},
     table::{
-        AnyTable, Arrival, Batch, Engine, FormShard, Inside, LockedShard, Table, tour::Tour, trace,
+        AnyTable, Arrival, Batch, Engine, FormShard, Inside, Table, TableOf, tour::Tour, trace,
     },
 };
 
@@ -111,18 +114,21 @@ impl<E: Engine> Table<E> {
         Self::schedule(&mut shard, handle, arrival);
         true
     }
+}
 
-    /// Sets the deadline of this arrival for an entry that waits or holds.
-    pub(crate) fn schedule(shard: &mut LockedShard<'_, E>, handle: TimerHandle, arrival: Arrival) {
-        shard.wheel.catch_up(arrival.now_tick);
+impl<E, S: ShardState, J> TableOf<E, S, J> {
+    /// Sets the deadline of this arrival for an entry that is on the wheel.
+    pub(crate) fn schedule(shard: &mut ShardGuard<'_, S>, handle: TimerHandle, arrival: Arrival) {
+        let wheel = shard.wheel();
+        wheel.catch_up(arrival.now_tick);
         match arrival.deadline_tick {
             Some(deadline) => {
-                if let Some(due) = shard.wheel.reschedule(handle.id(), deadline) {
+                if let Some(due) = wheel.reschedule(handle.id(), deadline) {
                     shard.work_at(due);
                 }
             }
             None => {
-                shard.wheel.unschedule(handle.id());
+                wheel.unschedule(handle.id());
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::{
     sync::{AtomicU64, Limit},
     table::{
         AnyTable, BUDGET, Batch, Ended, Engine, Inside, Table,
-        call::{Call, enqueue},
+        call::Call,
         shard::{Entry, Shard},
     },
 };
@@ -96,13 +96,8 @@ impl<E: Engine> Inside for E {
         let inside = table.clone();
         table.frame.executor.execute(Job::new(move || {
             for ended in jobs {
-                let under_way = under_way.pop();
-                inside.frame.run_queued(queued_ns, |call| {
-                    inside.finish(call, ended);
-                    if call.is_nested() {
-                        enqueue(move || drop(under_way)); // behind the callback
-                    }
-                });
+                let finish = |call: &Call<'_>| inside.finish(call, ended);
+                inside.frame.run_queued(queued_ns, under_way.pop(), finish);
             }
         }));
     }

@@ -11,7 +11,10 @@ use std::{
 
 use timer_core::{
     BuildError, Executor, TimeHistogram, TimerHandle,
-    driver::{Driver, contain, sync::Latch},
+    driver::{
+        Driver, contain,
+        sync::{Latch, UnderWay},
+    },
 };
 
 use crate::{
@@ -19,7 +22,11 @@ use crate::{
     operation::OperationId,
     stats::{Labels, Stats, Times},
     sync::plain,
-    table::{call::Call, executor::JobExecutor, trace},
+    table::{
+        call::{Call, enqueue},
+        executor::JobExecutor,
+        trace,
+    },
 };
 
 /// The present, if ends are timed. Read before the lock under which a wait ends.
@@ -167,8 +174,14 @@ impl Frame {
         self.ending_at()
     }
 
-    /// Runs what was left to the executor and counted as one callback, inside a call.
-    pub(crate) fn run_queued(&self, queued_ns: EndedAt, run: impl FnOnce(&Call<'_>)) {
+    /// Runs what was left to the executor and counted as one callback, inside a call. A shutdown may
+    /// have it under way until its callback is over.
+    pub(crate) fn run_queued(
+        &self,
+        queued_ns: EndedAt,
+        under_way: Option<UnderWay>,
+        run: impl FnOnce(&Call<'_>),
+    ) {
         self.callbacks_waiting.fetch_sub(1, Relaxed);
         // A panic of the clock is contained: that delay is not recorded.
         if let (Some(queued_ns), Some(now_ns)) = (queued_ns, self.ending_at()) {
@@ -176,7 +189,15 @@ impl Frame {
             delays.record(now_ns.saturating_sub(queued_ns));
         }
         let now_ns = || self.timed_end();
-        trace::slow(&self.name, now_ns, || run(&self.enter()));
+        trace::slow(&self.name, now_ns, || {
+            let call = self.enter();
+            run(&call);
+            if call.is_nested() {
+                enqueue(move || drop(under_way)); // behind the callback
+            } else {
+                drop(under_way); // before what the callback has queued
+            }
+        });
     }
 
     /// Returns true where a blocking wait might wait for the calling thread. In debug builds, warns
@@ -216,15 +237,6 @@ impl Frame {
             times.callback_delay = cold.callback_delay.lock().clone();
         }
         times
-    }
-
-    /// Returns the name under which this form is published.
-    #[cfg(feature = "metrics")]
-    pub(crate) fn source(&self) -> timer_core::driver::SourceName {
-        timer_core::driver::SourceName {
-            label: "purgatory",
-            name: Arc::from(&*self.name),
-        }
     }
 
     /// Returns the part of this form in the recorder's series, unless it is published no more.

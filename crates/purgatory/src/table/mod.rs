@@ -249,8 +249,9 @@ pub(crate) type LockedShard<'a, E> = ShardGuard<'a, Shard<E>>;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) now_ns: u64,
-    now_tick: u64,
-    deadline_tick: Option<u64>,
+    pub(crate) now_tick: u64,
+    /// `None` for never.
+    pub(crate) deadline_tick: Option<u64>,
     /// True if there is no time to wait.
     pub(crate) is_over: bool,
 }
@@ -338,6 +339,24 @@ impl<E: Inside> AnyTable<E> {
         let limit = max_parked.max();
         Some(WaitError::Full { limit })
     }
+
+    /// Reads the clock for a wait that comes to be parked. The deadline counts from here.
+    #[inline]
+    pub(crate) fn arrival(&self, timeout: Timeout) -> Arrival {
+        self.arrived_at(self.frame.driver().now_ns(), timeout)
+    }
+
+    /// Returns the times of what came to be parked at `now_ns`.
+    #[inline(always)]
+    pub(crate) fn arrived_at(&self, now_ns: u64, timeout: Timeout) -> Arrival {
+        let tick = self.frame.driver().config.tick;
+        Arrival {
+            now_ns,
+            now_tick: tick.round_down(now_ns),
+            deadline_tick: timeout.deadline(tick, now_ns),
+            is_over: timeout.is_over(now_ns),
+        }
+    }
 }
 
 impl<E: Engine> Table<E> {
@@ -372,24 +391,6 @@ impl<E: Engine> Table<E> {
                 Some(to) => *at = to,
                 None => return shard,
             }
-        }
-    }
-
-    /// Reads the clock for a wait that comes to be parked. The deadline counts from here.
-    #[inline]
-    pub(crate) fn arrival(&self, timeout: Timeout) -> Arrival {
-        let now_ns = self.frame.driver().now_ns();
-        let tick = self.frame.driver().config.tick;
-        let is_over = match timeout {
-            Timeout::After(delay) => delay.is_zero(),
-            Timeout::At(Moment::NEVER) | Timeout::Never => false,
-            Timeout::At(deadline) => deadline.as_nanos() <= now_ns,
-        };
-        Arrival {
-            now_ns,
-            now_tick: tick.round_down(now_ns),
-            deadline_tick: timeout.deadline(tick, now_ns),
-            is_over,
         }
     }
 

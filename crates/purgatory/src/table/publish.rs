@@ -25,7 +25,10 @@ impl<E: Inside> Publishes for AnyTable<E> {
     }
 
     fn source(&self) -> SourceName {
-        self.frame.source()
+        SourceName {
+            label: "purgatory",
+            name: self.frame.name.as_ref().into(),
+        }
     }
 
     fn totals(&self) -> Vec<Sample> {

@@ -11,9 +11,9 @@ use std::{
 };
 
 use loom::thread;
-use purgatory::{CancelReason, WaitError, WaitFuture, sync::Failpoint};
+use purgatory::{CancelReason, WaitError, WaitFuture};
 
-use super::{MS, check, ending, replies::replies, watermarks::watermarks};
+use super::{MS, check, ending, failpoints::Failpoint, replies::replies, watermarks::watermarks};
 
 /// A task that counts how often it is woken.
 #[derive(Default)]

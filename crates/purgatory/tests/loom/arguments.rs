@@ -6,9 +6,9 @@ use loom::sync::{
     Arc,
     atomic::{AtomicBool, Ordering::Relaxed},
 };
-use purgatory::{DelayedOperation, Outcome, Purgatory, sync::Failpoint};
+use purgatory::{DelayedOperation, Outcome, Purgatory};
 
-use super::{MS, assert_nothing_left, by_hand, check};
+use super::{MS, assert_nothing_left, by_hand, check, failpoints::Failpoint};
 
 /// Waits for both flags. An argument is the number of the flag that was set: the other one is not
 /// looked at. A check without an argument looks at both.

@@ -2,10 +2,10 @@
 //! `replica_sets` has those of sets.
 
 use loom::thread;
-use purgatory::{CancelReason, WaitError, Watermarks, sync::Failpoint};
+use purgatory::{CancelReason, WaitError, Watermarks};
 use timer_core::ManualTimer;
 
-use super::{MS, check, ending};
+use super::{MS, check, ending, failpoints::Failpoint};
 
 fn watermarks() -> (ManualTimer, Watermarks<u8>) {
     let timer = ManualTimer::new();

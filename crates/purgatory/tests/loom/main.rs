@@ -10,6 +10,7 @@
 mod answers;
 mod arguments;
 mod epochs;
+mod failpoints;
 mod monitor;
 mod permits;
 mod reach;
@@ -39,12 +40,11 @@ use loom::{
 };
 use purgatory::{
     BoxedOperation, Builder, CancelReason, DelayedOperation, IntoWatches, Outcome, Purgatory,
-    Reason, Timeout, WaitError,
-    sync::{Failpoint, make_late, plant},
-    when,
+    Reason, Timeout, WaitError, sync::make_late, when,
 };
 use timer_core::ManualTimer;
 
+use self::failpoints::{Failpoint, plant};
 use Act::{Cancel, Event, EventForOne, Park, Set, Signal, Time};
 use Outcome::{Completed, Expired};
 

@@ -2,12 +2,12 @@
 //! interleaving.
 
 use loom::thread;
-use purgatory::{Monitor, sync::Failpoint};
+use purgatory::Monitor;
 use timer_core::ManualTimer;
 
 use super::{
     MISSED, MS, ONE_KEY, ONE_SHARD, TWO_SHARDS, WHILE_WATCHING, assert_nothing_left, by_hand,
-    check, ending,
+    check, ending, failpoints::Failpoint,
 };
 
 /// A state: the number of jobs that wait for a worker.

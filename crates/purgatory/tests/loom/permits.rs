@@ -1,13 +1,10 @@
 //! Permits: none is lost or given twice, and no request is left waiting for one that is free.
 
 use loom::thread;
-use purgatory::{
-    CancelReason, Permits, WaitError,
-    sync::{Failpoint, make_late},
-};
+use purgatory::{CancelReason, Permits, WaitError, sync::make_late};
 use timer_core::ManualTimer;
 
-use super::{MS, check, ending};
+use super::{MS, check, ending, failpoints::Failpoint};
 
 fn permits(limit: u64) -> (ManualTimer, Permits) {
     let timer = ManualTimer::new();

@@ -1,10 +1,11 @@
 //! Taking out what is parked, while its keys are signalled.
 
-use purgatory::{DelayedOperation, sync::Failpoint};
+use purgatory::DelayedOperation;
 
 use super::{
     Act::{self, Event, Park, Time},
     BOTH, ONE_KEY, Setup, TWO_SHARDS, assert_nothing_left, check,
+    failpoints::Failpoint,
 };
 
 /// Takes the operations of a key while another thread acts. Each operation is taken or ends, once.

@@ -1,10 +1,10 @@
 //! Replica sets: reports against whatever changes the set meanwhile.
 
 use loom::thread;
-use purgatory::{CancelReason, ReplicaSets, Rule, WaitError, sync::Failpoint};
+use purgatory::{CancelReason, ReplicaSets, Rule, WaitError};
 use timer_core::ManualTimer;
 
-use super::{MS, check, ending};
+use super::{MS, check, ending, failpoints::Failpoint};
 
 const GROUP: u8 = 1;
 const A: u8 = 1;

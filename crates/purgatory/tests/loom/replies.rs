@@ -10,13 +10,14 @@ use loom::{
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
     thread,
 };
-use purgatory::{CancelReason, Replies, ReplyScope, WaitError, Waits, sync::Failpoint};
+use purgatory::{CancelReason, Replies, ReplyScope, WaitError, Waits};
 use timer_core::ManualTimer;
 
 use super::{
     MS,
     answers::{Task, answer, poll},
     check, ending,
+    failpoints::Failpoint,
 };
 
 /// Replies on a manual timer.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use purgatory::{CancelReason, Outcome, WaitError, sync::Failpoint};
+use purgatory::{CancelReason, Outcome, WaitError};
 
-use super::{MS, ONE_KEY, ONE_SHARD, Setup, TWO_SHARDS, check};
+use super::{MS, ONE_KEY, ONE_SHARD, Setup, TWO_SHARDS, check, failpoints::Failpoint};
 
 /// Either the park is refused, or the parked operation is ended. With the keys in the other order
 /// the first shard is closed last.

@@ -9,7 +9,6 @@ use loom::{
 };
 use purgatory::{
     BoxedOperation, CancelReason, DelayedOperation, Outcome, Purgatory, WaitError, WaitFuture,
-    sync::Failpoint,
 };
 
 use timer_core::ManualTimer;
@@ -18,6 +17,7 @@ use super::{
     MS,
     answers::{answer, poll},
     assert_nothing_left, by_hand, check, ending,
+    failpoints::Failpoint,
 };
 
 /// A wait that yields a value once the flag is set.

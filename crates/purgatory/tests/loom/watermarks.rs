@@ -1,10 +1,10 @@
 //! Watermarks: advances and removals of values against waits for them.
 
 use loom::thread;
-use purgatory::{WaitError, Watermarks, sync::Failpoint};
+use purgatory::{WaitError, Watermarks};
 use timer_core::ManualTimer;
 
-use super::{MS, check, ending};
+use super::{MS, check, ending, failpoints::Failpoint};
 
 /// Watermarks on a manual timer.
 pub(super) fn watermarks() -> (ManualTimer, Watermarks<u8>) {
