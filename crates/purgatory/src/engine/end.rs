@@ -10,7 +10,7 @@ use timer_core::TimerHandle;
 use crate::{
     engine::{Core, LockedShard, Tour},
     operation::{CancelReason, DelayedOperation, Outcome, ReachResult, Timeout},
-    shard::{AllEnded, Ended},
+    shard::AllEnded,
     table::Arrival,
     watches::{KeyRef, WatchKey},
 };
@@ -21,12 +21,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let call = self.frame.enter();
         let now_ns = self.frame.ending_at();
         let claimed = self.first_shard_of(handle).claim(handle, &outcome, now_ns);
-        claimed.map(|(payload, to_release)| {
-            let ended = Ended {
-                payload,
-                outcome,
-                to_release,
-            };
+        claimed.map(|mut ended| {
+            ended.outcome = outcome; // not its copy: the last is dropped with the operation
             self.finish(&call, ended);
         })
     }
@@ -58,7 +54,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return false;
         }
         // 2. It is there: it ends now.
-        let claimed = self.claim_in(&mut first_shard, handle, &dropped, now_ns);
+        let claimed = first_shard.claim(handle, &dropped, now_ns).reached();
         drop(first_shard);
         if let Some(ended) = claimed {
             self.finish(&call, ended);
@@ -97,7 +93,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut claimed = AllEnded::new();
         if let Some(waited) = self.waited(key) {
             self.each_waiter(waited, |first_shard, handle| {
-                claimed.extend(self.claim_in(first_shard, handle, outcome, now_ns));
+                claimed.extend(first_shard.claim(handle, outcome, now_ns).reached());
             });
         }
         let count = claimed.len();
@@ -113,7 +109,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let now_ns = self.frame.ending_at();
         while let Some((mut shard, handles)) = tour.next(&self.shards) {
             for handle in handles {
-                ended.extend(self.claim_in(&mut shard, handle, outcome, now_ns));
+                ended.extend(shard.claim(handle, outcome, now_ns).reached());
             }
         }
         ended

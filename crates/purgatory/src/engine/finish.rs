@@ -7,7 +7,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use timer_core::{Job, TimerHandle};
+use timer_core::Job;
 
 use crate::{
     engine::{
@@ -15,8 +15,7 @@ use crate::{
         trampoline::{Call, enqueue},
     },
     operation::{DelayedOperation, Outcome},
-    shard::{AllEnded, Ended, SecondaryId, Shard, ToRelease},
-    table::EndedAt,
+    shard::{AllEnded, Ended, SecondaryId, ToRelease},
     watches::WatchKey,
 };
 
@@ -70,24 +69,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             completed += self.finish(call, ended);
         }
         completed
-    }
-
-    /// Claims an operation under its first shard's lock. Returns `None` when its holder was left a
-    /// request, or it is gone.
-    #[inline]
-    pub(super) fn claim_in(
-        &self,
-        first_shard: &mut Shard<K, O>,
-        handle: TimerHandle,
-        outcome: &Outcome,
-        now_ns: EndedAt,
-    ) -> Option<Ended<K, O>> {
-        let (payload, to_release) = first_shard.claim(handle, outcome, now_ns).reached()?;
-        Some(Ended {
-            payload,
-            outcome: outcome.clone(),
-            to_release,
-        })
     }
 
     /// Takes an ended operation out of the watch lists it is still on.

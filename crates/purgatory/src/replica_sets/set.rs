@@ -40,10 +40,7 @@ impl Rule {
     /// Every member has to report a value: the watermark is the smallest one. For a leader that is
     /// elected from the set, as Kafka's is from the in-sync replicas.
     pub fn all() -> Self {
-        Rule {
-            needed: Needed::All,
-            floor: 1,
-        }
+        Rule::of(Needed::All)
     }
 
     /// More than half of the members have to report a value. For a leader that is elected by a
@@ -54,20 +51,14 @@ impl Rule {
     ///
     /// [raft]: https://raft.github.io/raft.pdf
     pub fn majority() -> Self {
-        Rule {
-            needed: Needed::Majority,
-            floor: 1,
-        }
+        Rule::of(Needed::Majority)
     }
 
     /// At least `k` members have to report a value; with fewer members none is acknowledged. For an
     /// election in which any `n - k + 1` members find it. Values up to the start of the epoch are
     /// not counted, as by [`majority`](Self::majority).
     pub fn at_least(k: usize) -> Self {
-        Rule {
-            needed: Needed::AtLeast(k),
-            floor: 1,
-        }
+        Rule::of(Needed::AtLeast(k))
     }
 
     /// Holds the watermark while the set has fewer than `members`, at least 1: Kafka's
@@ -78,6 +69,10 @@ impl Rule {
             floor: members.max(1),
             ..self
         }
+    }
+
+    fn of(needed: Needed) -> Self {
+        Rule { needed, floor: 1 }
     }
 
     /// Returns the fewest members with which a value is acknowledged.

@@ -91,17 +91,13 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
         for together in expired.chunks(READ_AHEAD) {
             self.read_ahead_around(together.iter().map(|(handle, _)| handle.index()));
             for &(handle, order) in together {
-                let outcome = Outcome::Expired;
                 let take = |entry: &mut Entry<O>| entry.payload.take();
                 let due_ns = tick.start_ns(order.0);
-                let ended = self.end_if(handle, &outcome, due_ns, now_ns, take);
-                let (payload, to_release) = ended.reached().expect(HOLDER_REMOVES);
-                let ended = Ended {
-                    payload,
-                    outcome,
-                    to_release,
-                };
-                report(CallbackJob::Call(ended), order);
+                let ended = self.end_with_payload(handle, &Outcome::Expired, due_ns, now_ns, take);
+                report(
+                    CallbackJob::Call(ended.reached().expect(HOLDER_REMOVES)),
+                    order,
+                );
             }
         }
         advanced

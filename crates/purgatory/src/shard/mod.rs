@@ -360,9 +360,27 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
         handle: TimerHandle,
         outcome: &Outcome,
         now_ns: EndedAt,
-    ) -> ReachResult<(O, ToRelease<K>)> {
+    ) -> ReachResult<Ended<K, O>> {
         let claim = |entry: &mut Entry<O>| entry.claim(outcome);
-        self.end_if(handle, outcome, u64::MAX, now_ns, claim)
+        self.end_with_payload(handle, outcome, u64::MAX, now_ns, claim)
+    }
+
+    /// Ends an operation if `take` takes its payload.
+    #[inline(always)]
+    fn end_with_payload(
+        &mut self,
+        handle: TimerHandle,
+        outcome: &Outcome,
+        due_ns: u64,
+        now_ns: EndedAt,
+        take: impl FnOnce(&mut Entry<O>) -> Option<O>,
+    ) -> ReachResult<Ended<K, O>> {
+        let ended = self.end_if(handle, outcome, due_ns, now_ns, take);
+        ended.map(|(payload, to_release)| Ended {
+            payload,
+            outcome: outcome.clone(),
+            to_release,
+        })
     }
 
     /// Ends an operation whose payload is out for good. No request is read: a check that came true
