@@ -7,7 +7,7 @@
 //! of the user's that have to be dropped, so that the caller drops them after it unlocked.
 //!
 //! The parts: [`entry`] is the state machine of one operation.
-//! [`expire`] advances the wheel, [`keys`] finds a key's record, [`watchers`] keeps the lists of
+//! [`expire`] advances the wheel, [`Keys`] finds a key's record, [`watchers`] keeps the lists of
 //! watches and the walks over them.
 
 mod entry;
