@@ -191,23 +191,24 @@ impl Queue {
             self.gaps = 0;
         }
     }
+
+    /// Asserts the invariants.
+    #[cfg(test)]
+    fn assert_valid(&self) {
+        let is_gap = |item: &Item| item.index == GAP;
+        assert!(!self.run.front().is_some_and(is_gap), "Front");
+        assert!(!self.run.back().is_some_and(is_gap), "Front");
+        let gaps = self.run.iter().filter(|item| is_gap(item)).count();
+        assert_eq!(gaps, self.gaps as usize);
+        assert!(gaps <= GAPS_MAX.max(self.run.len() / 2), "Few gaps");
+        assert!(self.run.iter().is_sorted_by_key(Item::place));
+        assert!(self.below.as_ref().is_none_or(|below| !below.is_empty()));
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Asserts the invariants.
-    fn assert_valid(queue: &Queue) {
-        let is_gap = |item: &Item| item.index == GAP;
-        assert!(!queue.run.front().is_some_and(is_gap), "Front");
-        assert!(!queue.run.back().is_some_and(is_gap), "Front");
-        let gaps = queue.run.iter().filter(|item| is_gap(item)).count();
-        assert_eq!(gaps, queue.gaps as usize);
-        assert!(gaps <= GAPS_MAX.max(queue.run.len() / 2), "Few gaps");
-        assert!(queue.run.iter().is_sorted_by_key(Item::place));
-        assert!(queue.below.as_ref().is_none_or(|below| !below.is_empty()));
-    }
 
     fn id(number: u64) -> TaskId {
         TaskId::from_parts(number as u32, number)
@@ -241,7 +242,7 @@ mod tests {
                         assert_eq!(popped, lowest.map(|lowest| lowest.remove()));
                     }
                 }
-                assert_valid(&queue);
+                queue.assert_valid();
                 assert_eq!(queue.len(), map.len());
                 assert_eq!(queue.is_empty(), map.is_empty());
                 assert_eq!(
