@@ -1,13 +1,15 @@
 //! The waits of one key, by threshold: [`Queue`]. Pure.
 //!
 //! Offsets only grow, so nearly every wait is appended to a sorted *run*, and an advance takes its
-//! front. The few that are for less than the run's end lie in a tree beside it.
+//! front. The few that are for less than the run's end lie in a tree beside it. A run is a vector
+//! whose first items have left: a ring would take twice the steps.
 //!
 //! - **Front**: the first and the last item of the run are no gaps. A wait that leaves the middle
 //!   early leaves a gap, and the one that leaves an end takes the gaps beside it along.
 //! - **Few gaps**: at most half of a run is gaps, or [`GAPS_MAX`].
+//! - **Over**: a run of which all items have left has none in memory.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use timer_core::TaskId;
 
@@ -42,7 +44,10 @@ impl Item {
 /// The waits of one key.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    run: VecDeque<Item>,
+    /// The run, behind items that have left.
+    run: Vec<Item>,
+    /// The number of those.
+    left: u32,
     gaps: u32,
     /// The waits for less than the end of the run, by place. `None` for most keys.
     #[expect(
@@ -62,10 +67,22 @@ impl Queue {
     /// Returns the number of waits.
     pub(crate) fn len(&self) -> usize {
         let below = self.below.as_ref().map_or(0, |below| below.len());
-        self.run.len() - self.gaps as usize + below
+        self.run_len() - self.gaps as usize + below
     }
 
-    /// Adds a wait. O(1) at the end, O(log n) elsewhere.
+    /// Returns the length of the run, with its gaps.
+    #[inline]
+    fn run_len(&self) -> usize {
+        self.run.len() - self.left as usize
+    }
+
+    /// Returns the first item of the run.
+    #[inline]
+    fn front(&self) -> Option<&Item> {
+        self.run.get(self.left as usize)
+    }
+
+    /// Adds a wait. O(1), amortised, at the end, O(log n) elsewhere.
     #[inline(always)]
     pub(crate) fn push(&mut self, threshold: u64, id: TaskId) {
         let item = Item {
@@ -73,13 +90,13 @@ impl Queue {
             sequence: id.sequence(),
             index: id.index(),
         };
-        match self.run.back() {
+        match self.run.last() {
             Some(last) if last.threshold > threshold => self.push_below(item),
             _ => {
-                if self.run.capacity() == 0 {
-                    self.make_run();
+                if self.run.len() == self.run.capacity() {
+                    self.make_room();
                 }
-                self.run.push_back(item);
+                self.run.push(item);
             }
         }
     }
@@ -90,16 +107,27 @@ impl Queue {
         below.insert(item.place(), item.index);
     }
 
-    /// Makes the run. Most keys have one wait at a time: the first takes no more than its own place.
+    /// Makes room for another item where others have left, if they are a quarter. Otherwise the run
+    /// is to grow. Most keys have one wait at a time: the first takes no more than its own place.
     #[cold]
-    fn make_run(&mut self) {
-        self.run.reserve_exact(1);
+    fn make_room(&mut self) {
+        if self.run.is_empty() {
+            self.run.reserve_exact(1);
+        } else if self.left as usize >= self.run.len() / 4 {
+            self.close_up();
+        }
+    }
+
+    /// Moves the run to the start of its memory. O(n).
+    fn close_up(&mut self) {
+        self.run.drain(..self.left as usize);
+        self.left = 0;
     }
 
     /// Returns the lowest threshold. O(1) in a run.
     #[inline]
     pub(crate) fn lowest(&self) -> Option<u64> {
-        let in_run = self.run.front().map(|item| item.threshold);
+        let in_run = self.front().map(|item| item.threshold);
         let Some(below) = &self.below else {
             return in_run;
         };
@@ -120,19 +148,20 @@ impl Queue {
             }
         }
         // 2. The front of the run.
-        let front = self.run.front().filter(|item| item.threshold <= value)?;
+        let front = self.front().filter(|item| item.threshold <= value)?;
         let id = TaskId::from_parts(front.index, front.sequence);
-        self.run.pop_front();
+        self.left += 1;
         self.drop_gaps();
         Some(id)
     }
 
     /// Removes the lowest wait below the run, if it comes before the run's and is at most `value`.
     fn pop_below(&mut self, value: u64) -> Option<TaskId> {
+        let front = self.front().map(Item::place);
         let below = self.below.as_mut()?;
         let first = below.first_entry()?;
         let place = *first.key();
-        if place.0 > value || self.run.front().is_some_and(|front| front.place() < place) {
+        if place.0 > value || front.is_some_and(|front| front < place) {
             return None;
         }
         let index = first.remove();
@@ -149,8 +178,9 @@ impl Queue {
                 return;
             }
         }
-        let at = self.run.partition_point(|item| item.place() < place);
-        if let Some(item) = self.run.get_mut(at).filter(|item| item.place() == place) {
+        let run = &mut self.run[self.left as usize..];
+        let at = run.partition_point(|item| item.place() < place);
+        if let Some(item) = run.get_mut(at).filter(|item| item.place() == place) {
             item.index = GAP;
             self.gaps += 1;
             self.drop_gaps();
@@ -164,29 +194,36 @@ impl Queue {
         }
     }
 
-    /// Keeps Front and Few gaps, and gives the memory of a peak back. O(1) amortised.
+    /// Keeps Front, Few gaps and Over, and gives the memory of a peak back. O(1) amortised.
     #[inline]
     fn drop_gaps(&mut self) {
         if self.gaps > 0 {
             self.drop_gaps_of_run();
         }
+        if self.left as usize == self.run.len() {
+            self.run.clear();
+            self.left = 0;
+        }
         let capacity = self.run.capacity();
-        if capacity > KEPT && self.run.len() < capacity / 4 {
+        if capacity > KEPT && self.run_len() < capacity / 4 {
+            self.close_up();
             self.run.shrink_to(2 * self.run.len());
         }
     }
 
     fn drop_gaps_of_run(&mut self) {
         let is_gap = |item: &Item| item.index == GAP;
-        while self.run.front().is_some_and(is_gap) {
-            self.run.pop_front();
+        while self.front().is_some_and(is_gap) {
+            self.left += 1;
             self.gaps -= 1;
         }
-        while self.run.back().is_some_and(is_gap) {
-            self.run.pop_back();
+        // Without a gap the last item may be one that has left.
+        while self.gaps > 0 && self.run.last().is_some_and(is_gap) {
+            self.run.pop();
             self.gaps -= 1;
         }
-        if self.gaps as usize > GAPS_MAX.max(self.run.len() / 2) {
+        if self.gaps as usize > GAPS_MAX.max(self.run_len() / 2) {
+            self.close_up();
             self.run.retain(|item| !is_gap(item));
             self.gaps = 0;
         }
@@ -196,12 +233,14 @@ impl Queue {
     #[cfg(test)]
     fn assert_valid(&self) {
         let is_gap = |item: &Item| item.index == GAP;
-        assert!(!self.run.front().is_some_and(is_gap), "Front");
-        assert!(!self.run.back().is_some_and(is_gap), "Front");
-        let gaps = self.run.iter().filter(|item| is_gap(item)).count();
+        let run = &self.run[self.left as usize..];
+        assert!(!run.first().is_some_and(is_gap), "Front");
+        assert!(!run.last().is_some_and(is_gap), "Front");
+        let gaps = run.iter().filter(|item| is_gap(item)).count();
         assert_eq!(gaps, self.gaps as usize);
-        assert!(gaps <= GAPS_MAX.max(self.run.len() / 2), "Few gaps");
-        assert!(self.run.iter().is_sorted_by_key(Item::place));
+        assert!(gaps <= GAPS_MAX.max(run.len() / 2), "Few gaps");
+        assert!(!run.is_empty() || self.run.is_empty(), "Over");
+        assert!(run.iter().is_sorted_by_key(Item::place));
         assert!(self.below.as_ref().is_none_or(|below| !below.is_empty()));
     }
 }
@@ -251,6 +290,20 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// A hundred waits, of which the first leaves as another comes.
+    #[test]
+    fn a_run_that_moves_along_keeps_its_memory() {
+        let mut queue = Queue::default();
+        for number in 0..100_000 {
+            queue.push(number, id(number));
+            if let Some(reached) = number.checked_sub(100) {
+                assert_eq!(queue.pop_up_to(reached), Some(id(reached)));
+            }
+            queue.assert_valid();
+        }
+        assert!(queue.run.capacity() <= 256, "{}", queue.run.capacity());
     }
 
     #[test]
