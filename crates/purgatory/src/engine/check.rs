@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use timer_core::{TimerHandle, driver::contain};
+use timer_core::{TimerHandle, driver::contain_here};
 
 use crate::{
     engine::{
@@ -26,7 +26,7 @@ pub(super) type Batch<O> = SmallVec<[CheckedOut<O>; 1]>;
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Runs an operation's check, with nothing locked. A panic in it is contained and reported.
-    #[inline]
+    #[inline(always)] // a call costs 10 instructions
     pub(super) fn check<P>(
         &self,
         operation: &mut P,
@@ -34,7 +34,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     ) -> Verdict {
         // 1. Run it. In debug builds the clock is read in here, too: a panic of it elsewhere would
         //    leave the payload out.
-        let checked = contain(|| {
+        let checked = contain_here(|| {
             let _running = self
                 .checking()
                 .map(|checking| checking.begin(self.frame.driver().now_ns()));

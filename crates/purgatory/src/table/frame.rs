@@ -12,7 +12,7 @@ use std::{
 use timer_core::{
     BuildError, Executor, TimeHistogram, TimerHandle,
     driver::{
-        Driver, contain,
+        Driver, contain, contain_here,
         sync::{Latch, UnderWay},
     },
 };
@@ -124,6 +124,14 @@ impl Frame {
     #[inline(always)]
     pub(crate) fn call(&self, code: impl FnOnce()) {
         if let Err(panicked) = contain(code) {
+            self.report_panic(&panicked);
+        }
+    }
+
+    /// Runs what nearly each wait has of the user's code, as [`call`](Self::call) does.
+    #[inline(always)]
+    pub(crate) fn call_here(&self, code: impl FnOnce()) {
+        if let Err(panicked) = contain_here(code) {
             self.report_panic(&panicked);
         }
     }

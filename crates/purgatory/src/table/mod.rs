@@ -459,7 +459,7 @@ impl<E: Engine> Table<E> {
     #[inline]
     pub(crate) fn wake(&self, waker: Option<Waker>) {
         if let Some(waker) = waker {
-            self.frame.call(|| waker.wake());
+            self.frame.call_here(|| waker.wake());
         }
     }
 

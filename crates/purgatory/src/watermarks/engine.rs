@@ -116,10 +116,11 @@ pub(crate) trait Cell: Send + Sync {
 }
 
 /// The receiver of a wait that has ended, to be told with nothing locked.
-pub(super) struct Told {
-    /// That of the last poll.
-    pub(super) waker: Option<Waker>,
-    pub(super) tells: Tells,
+pub(super) enum Told {
+    /// The task that polled a future last.
+    Task(Waker),
+    /// Anyone else, or nobody: a future that no task has polled.
+    Other(Tells),
 }
 
 /// The rest of a wait that has ended.
@@ -141,8 +142,10 @@ impl Told {
         outcome: &Outcome,
         value: u64,
     ) {
-        table.wake(self.waker);
-        self.tells.tell(table, outcome, value);
+        match self {
+            Told::Task(waker) => table.wake(Some(waker)),
+            Told::Other(tells) => tells.tell(table, outcome, value),
+        }
     }
 
     /// Makes what the table finishes.
@@ -152,16 +155,17 @@ impl Told {
         outcome: &Outcome,
         value: u64,
     ) -> Ended<Values<K, B>> {
+        let (waker, tells) = match self {
+            Told::Task(waker) => (Some(waker), Tells::Future),
+            Told::Other(tells) => (None, tells),
+        };
         let left = Left {
             emptied_key: None,
-            tells: self.tells,
+            tells,
             outcome: outcome.clone(),
             value,
         };
-        Ended {
-            waker: self.waker,
-            left,
-        }
+        Ended { waker, left }
     }
 }
 
@@ -312,7 +316,11 @@ impl Tells {
     ) {
         match self {
             Tells::Future => {}
-            Tells::Callback(then) => table.frame.call(|| then(outcome.clone())),
+            Tells::Callback(then) => match outcome {
+                // Known to most callers: a copy of any outcome takes ten steps.
+                Outcome::Completed => table.frame.call_here(|| then(Outcome::Completed)),
+                other => table.frame.call(|| then(other.clone())),
+            },
             Tells::Each(cell, number) => table.frame.call(|| {
                 if let Some(cell) = cell.upgrade() {
                     cell.ended(number, outcome.clone(), value);
@@ -365,9 +373,10 @@ pub(super) fn end_listed<K: WatchKey, B: Beside>(
         other => Err(WaitError::of(other.clone())),
     };
     shard.end_listed(id, answer, outcome, now_ns, |wait, waker| {
-        let tells = mem::replace(&mut wait.tells, Tells::Future);
-        let waker = waker.take();
-        told(Told { waker, tells });
+        told(match waker.take() {
+            Some(waker) => Told::Task(waker),
+            None => Told::Other(mem::replace(&mut wait.tells, Tells::Future)),
+        });
     });
 }
 

@@ -74,8 +74,7 @@ impl<K: WatchKey, B: Beside> Handle<Values<K, B>> {
             Err(WaitError::Cancelled(reason)) => Outcome::Cancelled(reason),
             Err(refused) => return Err(Refused::new(tells.into_callback(), refused)),
         };
-        let told = Told { waker: None, tells };
-        table.finish_in_turn(told.of(&outcome, 0));
+        table.finish_in_turn(Told::Other(tells).of(&outcome, 0));
         Ok(None)
     }
 }

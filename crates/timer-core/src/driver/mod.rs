@@ -76,7 +76,7 @@ pub use self::shards::{ShardGuard, ShardLook, ShardState, Shards, WheelOwner, de
 pub use self::tokio::{must_yield, runs_tasks_here, spend_budget};
 #[cfg(feature = "metrics")]
 pub use crate::observe::metrics::{Published, Publishes, Sample, SourceName};
-pub use crate::panics::contain;
+pub use crate::panics::{contain, contain_here};
 pub use crate::wheel::pages::{PageSlot, Pages};
 
 /// Returns false: without the feature `tokio` no thread is known to run a runtime's tasks.
