@@ -341,7 +341,7 @@ impl<E: Inside> AnyTable<E> {
     }
 
     /// Reads the clock for a wait that comes to be parked. The deadline counts from here.
-    #[inline]
+    #[inline(always)] // a call costs 50 instructions
     pub(crate) fn arrival(&self, timeout: Timeout) -> Arrival {
         self.arrived_at(self.frame.driver().now_ns(), timeout)
     }
