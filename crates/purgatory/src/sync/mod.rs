@@ -9,7 +9,8 @@ mod hash;
 
 pub(crate) use self::hash::{KeyHasher, mixed};
 pub(crate) use timer_core::driver::sync::{
-    AtomicBool, AtomicU64, HandedBack, Mutex, Ordering, Share, Shares, Spaced, plain, thread_local,
+    AtomicBool, AtomicU64, HandedBack, Mutex, Ordering, Share, Shares, Spaced, Unwatched, plain,
+    thread_local,
 };
 
 /// True when the running model has planted this fault.

@@ -26,7 +26,7 @@ use crate::{
     error::WaitError,
     operation::{CancelReason, Outcome, Timeout, ToPark},
     origin::{AnswerOrigin, PANICKED, Progress},
-    sync::{AtomicBool, Mutex, Ordering, Share, plain},
+    sync::{AtomicBool, Mutex, Ordering, Share, Unwatched},
     table::call::in_turn,
     wait::condition::Condition,
     watches::WatchKey,
@@ -94,7 +94,7 @@ enum Slot {
 /// A wait that an operation and a future share.
 struct Cell<K: WatchKey, C: Condition> {
     /// Locked by the holder of the operation, and by whoever takes the answer once it is there.
-    stage: plain::Mutex<Stage<C>>,
+    stage: Unwatched<Stage<C>>,
     slot: Mutex<Slot>,
     /// The last check came true. The holder's alone, so not the model's.
     has_value: atomic::AtomicBool,
@@ -296,12 +296,11 @@ impl<K: WatchKey, C: Condition> AnswerOrigin<C::Value> for Cell<K, C> {
     }
 
     fn into_answer(self: Arc<Self>) -> Result<C::Value, WaitError> {
-        let mut cell = Arc::into_inner(self).ok_or(PANICKED)?;
-        match mem::replace(cell.slot.get_mut(), Slot::Waiting(None)) {
-            Slot::Answered(answer) => {
-                answer?;
-                mem::replace(cell.stage.get_mut(), Stage::Over).into_value()
-            }
+        // Taken apart: what is left of a part is known then, and mostly nothing to be dropped.
+        let cell = Arc::into_inner(self).ok_or(PANICKED)?;
+        let stage = cell.stage.into_inner();
+        match cell.slot.into_inner() {
+            Slot::Answered(answer) => answer.and_then(|()| stage.into_value()),
             Slot::Waiting(_) | Slot::Left(_) => Err(PANICKED),
         }
     }
@@ -365,7 +364,7 @@ impl<K: WatchKey, C: Condition> ToPark<BoxedOperation> for Arriving<'_, K, C> {
     #[inline(always)]
     fn into_operation(self) -> BoxedOperation {
         let cell = Arc::new(Cell {
-            stage: plain::Mutex::new(self.stage),
+            stage: Unwatched::new(self.stage),
             slot: Mutex::new(Slot::Waiting(None)),
             has_value: atomic::AtomicBool::new(false),
             is_deserted: AtomicBool::new(false),

@@ -77,6 +77,12 @@ pub use self::model::*;
 #[cfg(not(loom))]
 pub use self::real::*;
 
+/// A lock for data that no model has to see, on a path that has to be fast.
+#[cfg(loom)]
+pub use self::plain::Mutex as Unwatched;
+#[cfg(not(loom))]
+pub use self::real::Mutex as Unwatched;
+
 /// True when the running model has planted this fault.
 #[doc(hidden)]
 #[macro_export]
@@ -106,12 +112,6 @@ pub mod plain {
         #[inline]
         pub fn lock(&self) -> MutexGuard<'_, T> {
             self.0.lock().unwrap_or_else(PoisonError::into_inner)
-        }
-
-        /// Returns the value to be changed: nobody else has the mutex.
-        #[inline]
-        pub fn get_mut(&mut self) -> &mut T {
-            self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
         }
 
         /// Returns the value.
