@@ -38,6 +38,7 @@ impl<K: WatchKey, O: DelayedOperation> Inside for Kernel<K, O> {
     type Batch = AllEnded<K, O>;
     type Job = CallbackJob<K, O>;
 
+    #[cfg(feature = "metrics")]
     const HAS_CHECKS: bool = true;
 
     fn maker(

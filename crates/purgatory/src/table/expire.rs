@@ -35,6 +35,7 @@ impl<E: Engine> Inside for E {
     type Batch = Batch<E>;
     type Job = Ended<E>;
 
+    #[cfg(feature = "metrics")]
     const HAS_CHECKS: bool = false;
 
     fn maker(

@@ -83,6 +83,7 @@ pub(crate) trait Inside: Sized + Send + Sync + 'static {
     type Job: Send;
 
     /// True if threads check what waits: then it may be under check.
+    #[cfg(feature = "metrics")]
     const HAS_CHECKS: bool;
 
     /// Returns what makes a shard of its number and wheel. The shards share the bound on what waits.
