@@ -77,8 +77,14 @@ impl<K: WatchKey> Lines<K> {
     pub(super) fn find_or_add<Q: ToKey<K> + ?Sized>(&mut self, key: &Q, hash: u64) -> u32 {
         match self.find(key, hash) {
             Some(line) => line,
-            None => self.keys.add(key.to_key(), hash, Line::IDLE),
+            None => self.add(key.to_key(), hash),
         }
+    }
+
+    /// Makes the line of a key that has none.
+    #[inline(never)] // in place it would take registers from a request of permits that are free
+    fn add(&mut self, key: K, hash: u64) -> u32 {
+        self.keys.add(key, hash, Line::IDLE)
     }
 
     /// Forgets a line that is idle (Gone). Returns its key, to be dropped unlocked.
