@@ -22,7 +22,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let now_ns = self.frame.ending_at();
         let claimed = self.first_shard_of(handle).claim(handle, &outcome, now_ns);
         claimed.map(|mut ended| {
-            ended.outcome = outcome; // not its copy: the last is dropped with the operation
+            // Not its copy: the last copy of a reason is dropped with the operation, where a panic of
+            // that is contained.
+            ended.outcome = outcome;
             self.finish(&call, ended);
         })
     }

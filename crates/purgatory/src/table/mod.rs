@@ -279,7 +279,8 @@ pub(crate) type Table<E> = TableOf<E, Shard<E>, Ended<E>>;
 pub(crate) type AnyTable<E> = TableOf<E, <E as Inside>::Shard, <E as Inside>::Job>;
 
 impl<E: Inside> AnyTable<E> {
-    /// Makes the table of an engine, for this many shards, and attaches it to its timer.
+    /// Makes a table and attaches it to its timer. `engine` makes the inside, for this driver, number
+    /// of shards and table.
     pub(crate) fn new(
         settings: Settings,
         engine: impl FnOnce(&Driver, usize, &Weak<Self>) -> E,
