@@ -12,6 +12,7 @@ use std::{
     slice, thread,
 };
 
+use smallvec::SmallVec;
 use timer_core::TimerHandle;
 
 use crate::{
@@ -110,7 +111,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     pub fn take_for_key<Q: KeyRef<K> + ?Sized>(&self, key: &Q) -> (Vec<O>, Vec<OperationId>) {
         // 1. Take each out under its first shard's lock.
         let mut operations = Vec::new();
-        let mut to_release = Vec::new();
+        let mut to_release = SmallVec::<[ToRelease<K>; 4]>::new();
         let mut under_check = Vec::new();
         if let Some(waited) = self.handle.table.waited(key) {
             self.handle
