@@ -75,14 +75,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         }
 
         // 2. Its value. The first one counts against `keys_max`.
-        let record = match found {
-            Some(record) if shard.records.at(record).value.is_some() => record,
-            _ => {
-                let (locked, record) = self.record_for_value(shard, found, key, hash)?;
-                shard = locked;
-                record
-            }
-        };
+        let (shard, record) = self.record_with_value(shard, found, key, hash)?;
         let value = to(shard.records.at(record).reached());
         Ok(self.store(shard, record, value, now_ns))
     }
@@ -135,6 +128,21 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let call = self.frame.enter();
         let met = self.end_waits(&call, shard, record, &Outcome::Completed, BUDGET, now_ns);
         if call.is_nested() { 0 } else { met }
+    }
+
+    /// Returns the record of a key that has a value, or is to get its first one.
+    #[inline(always)]
+    fn record_with_value<'a, Q: ToKey<K> + ?Sized>(
+        &self,
+        shard: LockedShard<'a, Values<K, B>>,
+        found: Option<u32>,
+        key: &Q,
+        hash: u64,
+    ) -> Result<(LockedShard<'a, Values<K, B>>, u32), WaitError> {
+        match found {
+            Some(record) if shard.records.at(record).value.is_some() => Ok((shard, record)),
+            _ => self.record_for_value(shard, found, key, hash),
+        }
     }
 
     /// Counts a key that is to get its first value against `keys_max`. Returns its record.
@@ -195,14 +203,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             shard = self.shard_of(hash);
             found = shard.records.find(key, hash);
         }
-        let record = match found {
-            Some(record) if shard.records.at(record).value.is_some() => record,
-            _ => {
-                let (locked, record) = self.record_for_value(shard, found, key, hash)?;
-                shard = locked;
-                record
-            }
-        };
+        let (mut shard, record) = self.record_with_value(shard, found, key, hash)?;
 
         // 2. The epoch and its value.
         shard.events += 1;
