@@ -114,15 +114,13 @@ struct Member<M> {
 #[derive(Clone, Debug)]
 pub(super) struct Set<M> {
     rule: Rule,
-    /// The leader's log end as the epoch began.
-    start: u64,
+    /// The leader's log end as the epoch began. `None` in one that began without members, until the
+    /// first joins.
+    start: Option<u64>,
     /// Values up to here do not count: those of earlier epochs, by a rule that counts its own only.
     uncounted: u64,
     members: SmallVec<[Member<M>; 4]>,
 }
-
-/// No value counts in an epoch that began without members: it starts at what the first that joins has.
-const UNLED: u64 = u64::MAX;
 
 impl<M: Eq + Clone> Set<M> {
     /// Makes a set of members that are told apart. The highest value is the leader's log end. It
@@ -136,7 +134,7 @@ impl<M: Eq + Clone> Set<M> {
     ) -> Result<Self, WaitError> {
         let mut set = Set {
             rule,
-            start: 0,
+            start: None,
             uncounted: 0,
             members: SmallVec::new(),
         };
@@ -144,7 +142,7 @@ impl<M: Eq + Clone> Set<M> {
             if set.place_of(&name).is_some() {
                 return Err(WaitError::IsMember);
             }
-            set.start = set.start.max(value);
+            set.start = set.start.max(Some(value));
             set.members.push(Member {
                 name,
                 value,
@@ -168,7 +166,7 @@ impl<M: Eq + Clone> Set<M> {
     ) -> Result<Self, WaitError> {
         let place = self.place_of(leader).ok_or(WaitError::NoMember)?;
         let mut next = self.clone();
-        next.start = log_end;
+        next.start = Some(log_end);
         for member in &mut next.members {
             member.value = member.value.min(watermark);
             member.lags_since_ns = None;
@@ -183,15 +181,12 @@ impl<M: Eq + Clone> Set<M> {
     /// # Errors
     /// [`WaitError::Behind`] if the leader lacks what was acknowledged.
     pub(super) fn begin(&mut self, epoch: u64, watermark: u64) -> Result<u64, WaitError> {
-        if self.start < watermark && !self.members.is_empty() {
-            let by = watermark - self.start;
+        if let Some(start) = self.start.filter(|&start| start < watermark) {
+            let by = watermark - start;
             return Err(WaitError::Behind { by });
         }
         if epoch > 0 && self.rule.counts_own_epoch_only() {
-            self.uncounted = match self.members.is_empty() {
-                true => UNLED,
-                false => self.start,
-            };
+            self.uncounted = self.start.unwrap_or(u64::MAX); // none, until there is a leader
         }
         Ok(self.raised(watermark))
     }
@@ -285,7 +280,7 @@ impl<M: Eq + Clone> Set<M> {
 
     /// Refuses a member that has less than it needs to come in (Caught up).
     fn check_caught_up(&self, value: u64, watermark: u64) -> Result<(), WaitError> {
-        let needed = watermark.max(self.start);
+        let needed = watermark.max(self.start.unwrap_or(0));
         if value < needed && !failpoint!(JoinerNeedsNothing) {
             let by = needed - value;
             return Err(WaitError::Behind { by });
@@ -305,9 +300,10 @@ impl<M: Eq + Clone> Set<M> {
             return Err(WaitError::IsMember);
         }
         self.check_caught_up(value, watermark)?;
-        if self.uncounted == UNLED && self.members.is_empty() {
-            self.start = value;
-            self.uncounted = value;
+        // The first one of an epoch that began without members is its leader.
+        if self.start.is_none() {
+            self.start = Some(value);
+            self.uncounted = self.uncounted.min(value);
         }
         self.members.extend(name.take().map(|name| Member {
             name,

@@ -276,3 +276,15 @@ fn an_epoch_without_members_starts_at_what_the_first_one_has() {
     sets.report(&LOG, &0, 8).unwrap();
     assert_eq!(ending(&mut wait), Some(Ok(8)));
 }
+
+/// By a rule for all, too, and below its floor, where the watermark does not rise with the leader.
+#[test]
+fn the_first_that_joins_an_epoch_without_members_is_its_leader() {
+    let (_timer, sets) = sets();
+    for epoch in [0, 1] {
+        sets.set(&LOG, epoch, [], Rule::all().floor(2)).unwrap();
+        sets.join(&LOG, 0, 42).unwrap();
+        assert_eq!(sets.join(&LOG, 1, 5), Err(WaitError::Behind { by: 37 }));
+        assert_eq!(sets.watermark(&LOG), Some(0));
+    }
+}

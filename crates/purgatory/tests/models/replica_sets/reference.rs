@@ -275,7 +275,7 @@ impl Reference {
             watermark: self.reached(),
             rule,
             start,
-            is_unled: epoch > 0 && members.is_empty() && rule.needed != Some(0),
+            is_unled: members.is_empty(),
             members,
             lags: Vec::new(),
         })
