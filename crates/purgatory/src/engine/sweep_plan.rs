@@ -62,7 +62,7 @@ impl SweepPlan {
         Arc::new(SweepPlan {
             every: every.max(tick.length()),
             tick,
-            wheel: driver.shards(1, |_number, wheel| wheel),
+            wheel: driver.shards(1, (), |(), plan| plan.wheel()),
             planned: AtomicBool::new(false),
             due_tick: AtomicU64::new(NOT_DUE),
             begin: Box::new(begin),

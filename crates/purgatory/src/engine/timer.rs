@@ -12,15 +12,17 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use timer_core::{Advanced, Job, TimerHandle, TimingWheel, driver::sync::UnderWay};
+use timer_core::{
+    Advanced, Job, TimerHandle,
+    driver::{ShardPlan, sync::UnderWay},
+};
 
 use crate::{
     engine::{BUDGET, Core, Kernel, trampoline::Call},
     operation::{DelayedOperation, Outcome, ReachResult, Timeout},
-    shard::{AllEnded, Entry, Shard, expire::CallbackJob},
+    shard::{AllEnded, Shard, expire::CallbackJob},
     stats::Stats,
-    sync::Limit,
-    table::Inside,
+    table::{Common, Inside},
     watches::WatchKey,
 };
 
@@ -41,11 +43,8 @@ impl<K: WatchKey, O: DelayedOperation> Inside for Kernel<K, O> {
     #[cfg(feature = "metrics")]
     const HAS_CHECKS: bool = true;
 
-    fn maker(
-        _: bool,
-        _: Option<Arc<Limit>>,
-    ) -> impl Fn(usize, TimingWheel<Entry<O>>) -> Shard<K, O> + Send + Sync + 'static {
-        Shard::new
+    fn make_shard(_: &Common, plan: ShardPlan) -> Shard<K, O> {
+        Shard::new(plan.number, plan.wheel())
     }
 
     fn advance(table: &Core<K, O>, shard: usize, now: u64) -> Advanced {

@@ -4,20 +4,17 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use timer_core::{
-    Advanced, Job, TaskId, TimerHandle, TimerStats, TimingWheel,
+    Advanced, Job, TaskId, TimerHandle, TimerStats,
     driver::{
-        Due, ShardLook, WheelOwner,
+        Due, ShardLook, ShardPlan, WheelOwner,
         sync::{Latch, UnderWay},
     },
 };
 
 use crate::{
     operation::{CancelReason, Outcome, ReachResult, Timeout},
-    sync::{AtomicU64, Limit},
     table::{
-        AnyTable, BUDGET, Batch, Ended, Engine, Inside, Table,
-        call::Call,
-        shard::{Entry, Shard},
+        AnyTable, BUDGET, Batch, Common, Ended, Engine, Inside, Table, call::Call, shard::Shard,
     },
 };
 
@@ -38,15 +35,8 @@ impl<E: Engine> Inside for E {
     #[cfg(feature = "metrics")]
     const HAS_CHECKS: bool = false;
 
-    fn maker(
-        manual: bool,
-        max_parked: Option<Arc<Limit>>,
-    ) -> impl Fn(usize, TimingWheel<Entry<E>>) -> Shard<E> + Send + Sync + 'static {
-        let mut sequence = None;
-        if manual {
-            sequence = Some(Arc::new(AtomicU64::new(0)));
-        }
-        move |number, wheel| Shard::new(number, wheel, max_parked.clone(), sequence.clone())
+    fn make_shard(common: &Common, plan: ShardPlan) -> Shard<E> {
+        Shard::new(plan.number, plan.wheel(), common.clone())
     }
 
     fn advance(table: &Table<E>, shard: usize, now_tick: u64) -> Advanced {

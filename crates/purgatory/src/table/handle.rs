@@ -1,6 +1,9 @@
 //! The handle of a table: when the last one is dropped, its waits end as Dropped.
 
-use std::{any::Any, sync::Arc};
+use std::{
+    any::Any,
+    sync::{Arc, OnceLock},
+};
 
 use timer_core::BuildError;
 
@@ -14,7 +17,8 @@ use crate::{
 /// A handle of a form.
 pub(crate) struct HandleOf<T: Closes> {
     pub(crate) table: Arc<T>,
-    closes_on_drop: Arc<ClosesOnDrop<T>>,
+    /// Made with the first clone or future: without it this is the only handle.
+    shared: OnceLock<Arc<ClosesOnDrop<T>>>,
 }
 
 /// A handle of an engine's form.
@@ -22,11 +26,19 @@ pub(crate) type Handle<E> = HandleOf<Table<E>>;
 
 /// A table, as its last handle sees it.
 pub(crate) trait Closes {
+    /// Returns how many shares there are for futures, a power of two.
+    fn share_count(&self) -> usize;
+
     /// Ends all that waits there as Dropped.
     fn close_dropped(self: &Arc<Self>);
 }
 
 impl<E: Inside> Closes for AnyTable<E> {
+    fn share_count(&self) -> usize {
+        let config = &self.frame.driver().config;
+        config.shard_count.min(self.shards.count())
+    }
+
     fn close_dropped(self: &Arc<Self>) {
         self.close(CancelReason::Dropped);
         #[cfg(feature = "metrics")]
@@ -55,24 +67,21 @@ impl<E: Inside> HandleOf<AnyTable<E>> {
 
     /// Makes the first handle of a table.
     pub(crate) fn of(table: Arc<AnyTable<E>>) -> Self {
-        let config = &table.frame.driver().config;
-        let count = config.shard_count.min(table.shards.count());
-        let shares = Shares::new(table.clone(), count);
         HandleOf {
-            closes_on_drop: Arc::new(ClosesOnDrop { shares }),
             table,
+            shared: OnceLock::new(),
         }
     }
 
     /// Shows this thread's reference to the table.
     #[inline]
     pub(crate) fn shown(&self) -> &Share<Arc<AnyTable<E>>> {
-        self.closes_on_drop.shares.of_this_thread()
+        self.shared().shares.of_this_thread()
     }
 
     /// Returns the part that keeps the form open.
     pub(crate) fn kept_open(&self) -> Arc<dyn Any + Send + Sync> {
-        self.closes_on_drop.clone()
+        self.shared().clone()
     }
 
     /// Returns this thread's reference to the table.
@@ -82,11 +91,38 @@ impl<E: Inside> HandleOf<AnyTable<E>> {
     }
 }
 
+impl<T: Closes> HandleOf<T> {
+    #[inline]
+    fn shared(&self) -> &Arc<ClosesOnDrop<T>> {
+        match self.shared.get() {
+            Some(shared) => shared,
+            None => self.make_shared(),
+        }
+    }
+
+    #[cold]
+    fn make_shared(&self) -> &Arc<ClosesOnDrop<T>> {
+        self.shared.get_or_init(|| {
+            let shares = Shares::new(self.table.clone(), self.table.share_count());
+            Arc::new(ClosesOnDrop { shares })
+        })
+    }
+}
+
+impl<T: Closes> Drop for HandleOf<T> {
+    fn drop(&mut self) {
+        // It is the only handle: all others share a part.
+        if self.shared.get().is_none() {
+            self.table.close_dropped();
+        }
+    }
+}
+
 impl<T: Closes> Clone for HandleOf<T> {
     fn clone(&self) -> Self {
         HandleOf {
             table: self.table.clone(),
-            closes_on_drop: self.closes_on_drop.clone(),
+            shared: self.shared().clone().into(),
         }
     }
 }

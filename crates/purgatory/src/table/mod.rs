@@ -51,9 +51,8 @@ use std::{
 use smallvec::SmallVec;
 use timer_core::{
     Advanced, BuildError, MAX_SHARDS, MAX_TASKS, Moment, TaskId, TickLength, TimerHandle,
-    TimingWheel,
     driver::{
-        Driver, DueQueue, ShardGuard, ShardState, Shards,
+        Driver, DueQueue, ShardGuard, ShardPlan, ShardState, Shards,
         sync::{Latch, UnderWay},
     },
 };
@@ -63,7 +62,7 @@ use crate::{
     operation::{Outcome, ReachResult, Timeout},
     settings::Settings,
     stats::{Stats, Times},
-    sync::{KeyHasher, Limit, MODEL, default_shards, mixed},
+    sync::{AtomicU64, KeyHasher, Limit, MODEL, default_shards, mixed},
     table::{call::Call, frame::Frame, shard::Shard, under_lock::must_be_unlocked},
     watches::WatchKey,
 };
@@ -86,14 +85,8 @@ pub(crate) trait Inside: Sized + Send + Sync + 'static {
     #[cfg(feature = "metrics")]
     const HAS_CHECKS: bool;
 
-    /// Returns what makes a shard of its number and wheel. The shards share the bound on what waits.
-    fn maker(
-        manual: bool,
-        max_parked: Option<Arc<Limit>>,
-    ) -> impl Fn(usize, TimingWheel<<Self::Shard as ShardState>::Task>) -> Self::Shard
-    + Send
-    + Sync
-    + 'static;
+    /// Makes a shard.
+    fn make_shard(common: &Common, plan: ShardPlan) -> Self::Shard;
 
     /// Advances the wheel of a shard and keeps what is due.
     fn advance(table: &AnyTable<Self>, shard: usize, now_tick: u64) -> Advanced;
@@ -257,6 +250,15 @@ pub(crate) struct Arrival {
     pub(crate) is_over: bool,
 }
 
+/// The parts that all shards of a form have in common.
+#[derive(Clone)]
+pub(crate) struct Common {
+    /// The bound on what waits.
+    max_parked: Option<Arc<Limit>>,
+    /// Numbers the entries of an engine, where their order matters over the shards.
+    sequence: Option<Arc<AtomicU64>>,
+}
+
 /// State that all handles and futures of a form share.
 ///
 /// It names its parts, not its inside's: an operation may own a handle of its own form, and is asked
@@ -264,7 +266,7 @@ pub(crate) struct Arrival {
 pub(crate) struct TableOf<E, S: ShardState, J> {
     pub(crate) frame: Frame,
     pub(crate) engine: E,
-    pub(crate) shards: Shards<S>,
+    pub(crate) shards: Shards<S, Common>,
     hasher: KeyHasher,
     /// The bound on what waits.
     pub(crate) max_parked: Option<Arc<Limit>>,
@@ -288,12 +290,13 @@ impl<E: Inside> AnyTable<E> {
         let shard_count = settings.shard_count(default_shards)?;
         let driver = settings.driver()?;
         let max_parked = settings.max_parked.map(Arc::new);
+        let common = Common {
+            max_parked: max_parked.clone(),
+            sequence: driver.config.manual.then(Arc::default),
+        };
         let table = Arc::new_cyclic(|table| TableOf {
             engine: engine(&driver, shard_count, table),
-            shards: driver.shards(
-                shard_count,
-                E::maker(driver.config.manual, max_parked.clone()),
-            ),
+            shards: driver.shards(shard_count, common, E::make_shard),
             hasher: KeyHasher::default(),
             max_parked,
             due: DueQueue::new(&driver.config),

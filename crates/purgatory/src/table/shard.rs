@@ -1,6 +1,6 @@
 //! One shard: the state that its lock guards. It is pure: no clock, lock or thread.
 
-use std::{mem, sync::Arc, task::Waker};
+use std::{mem, task::Waker};
 
 use timer_core::{
     Scheduled, TaskId, TickLength, TimerHandle, TimingWheel,
@@ -11,8 +11,8 @@ use crate::{
     error::WaitError,
     operation::{CancelReason, Outcome},
     stats::{Counts, OtherEnds, Stats, Times},
-    sync::{AtomicU64, Limit, Ordering},
-    table::{Batch, Ended, EndedAt, Engine, FormShard, LockedShard, Look, SHARD_MAX},
+    sync::Ordering,
+    table::{Batch, Common, Ended, EndedAt, Engine, FormShard, LockedShard, Look, SHARD_MAX},
 };
 
 /// One wait: a task of its shard's wheel.
@@ -57,10 +57,7 @@ pub(crate) struct Shard<E: Engine> {
     held: u32,
     pub(crate) closed: bool,
     number: u8,
-    /// The bound on what waits.
-    max_parked: Option<Arc<Limit>>,
-    /// Numbers the entries, where their order matters over the shards.
-    sequence: Option<Arc<AtomicU64>>,
+    common: Common,
     /// Made with the first of them: few shards have some.
     other_ends: Option<Box<OtherEnds>>,
 }
@@ -174,12 +171,7 @@ impl<E: Engine> Entry<E> {
 
 impl<E: Engine> Shard<E> {
     /// Makes an empty shard.
-    pub(crate) fn new(
-        number: usize,
-        wheel: TimingWheel<Entry<E>>,
-        max_parked: Option<Arc<Limit>>,
-        sequence: Option<Arc<AtomicU64>>,
-    ) -> Self {
+    pub(crate) fn new(number: usize, wheel: TimingWheel<Entry<E>>, common: Common) -> Self {
         Shard {
             wheel,
             records: E::Records::default(),
@@ -190,8 +182,7 @@ impl<E: Engine> Shard<E> {
             held: 0,
             closed: false,
             number: number as u8,
-            max_parked,
-            sequence,
+            common,
             other_ends: None,
         }
     }
@@ -236,7 +227,7 @@ impl<E: Engine> Shard<E> {
     /// Numbers what is inserted next, where the order of entries matters over the shards.
     #[inline]
     fn follow_next(&mut self) {
-        if let Some(sequence) = &self.sequence {
+        if let Some(sequence) = &self.common.sequence {
             let follows = sequence.fetch_add(1, Ordering::Relaxed);
             self.wheel.follow(follows);
         }
@@ -463,7 +454,7 @@ impl<E: Engine> Shard<E> {
 
     #[inline]
     fn return_place(&self) {
-        if let Some(max_parked) = &self.max_parked {
+        if let Some(max_parked) = &self.common.max_parked {
             if !failpoint!(AnsweredKeepsPlace) {
                 max_parked.release();
             }

@@ -6,7 +6,7 @@ use timer_core::{
     driver::{ShardGuard, ShardState, Shards},
 };
 
-use crate::table::{BUDGET, under_lock::must_be_unlocked};
+use crate::table::{BUDGET, Common, under_lock::must_be_unlocked};
 
 /// The entries of one lock hold.
 pub(crate) type Handles = SmallVec<[TimerHandle; BUDGET]>;
@@ -23,7 +23,7 @@ impl Tour {
     /// the tour.
     pub(crate) fn next<'a, S: ShardState>(
         &mut self,
-        shards: &'a Shards<S>,
+        shards: &'a Shards<S, Common>,
     ) -> Option<(ShardGuard<'a, S>, Handles)> {
         must_be_unlocked();
         while let Some(number) = shards.made_from(self.shard) {

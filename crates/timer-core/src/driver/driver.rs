@@ -17,12 +17,12 @@ use crate::{
         executor::{Job, Threads, Workers, on_timer_thread},
         executors::Executors,
         reaper::{Attached, Rounds, Shared},
-        shards::{ShardState, Shards, Wake, WheelOwner},
+        shards::{Layout, MakeShard, ShardState, Shards, Wake, WheelOwner},
     },
     observe::TimerStats,
     panics::contain,
     sync::Parker,
-    wheel::{geometry::WheelSize, timing_wheel::TimingWheel},
+    wheel::geometry::WheelSize,
 };
 
 /// The inside of [`SystemTimer`](crate::SystemTimer) and [`ManualTimer`](crate::ManualTimer): a
@@ -157,39 +157,39 @@ impl Driver {
         !self.is_closed() && !self.is_inherited()
     }
 
-    /// Plans `count` shards (a power of two), each made from its number and a wheel, still to be
-    /// [attached](Self::attach). They are made as the first is locked.
+    /// Plans `count` shards (a power of two), still to be [attached](Self::attach). Each is made
+    /// from the seed, as it is first locked.
     ///
     /// Their coarse buckets are shifted by a fraction of a bucket of levels 1 to 3 each (at 1 ms
     /// and 64 slots: of 64 ms, 4 s and 4 min), so that the shards hand theirs down one after the
     /// other. Not so on a manual timer, where order matters.
-    pub fn shards<S: ShardState>(
+    pub fn shards<S: ShardState, Seed>(
         &self,
         count: usize,
-        make: impl Fn(usize, TimingWheel<S::Task>) -> S + Send + Sync + 'static,
-    ) -> Shards<S> {
-        // All wheels begin at the present, shifted unless order matters.
-        let Config {
-            manual, wheel_size, ..
-        } = self.config;
-        let start = self.config.tick.round_down(self.now_ns());
-        let make_from = move |number| {
-            let mut phase = 0;
-            if !manual {
-                phase = wheel_size.phase(number, count);
-            }
-            make(number, TimingWheel::with_phase(wheel_size, start, phase))
+        seed: Seed,
+        make: MakeShard<S, Seed>,
+    ) -> Shards<S, Seed> {
+        // All wheels begin at the present.
+        let layout = Layout {
+            count,
+            size: self.config.wheel_size,
+            start: self.config.tick.round_down(self.now_ns()),
+            manual: self.config.manual,
         };
         // Their signal wakes this driver's reaper.
         let cancelled = self.shared.cancelled.clone();
         let wake = self.wake.clone();
-        Shards::new(count, make_from, wake, manual, cancelled)
+        Shards::new(layout, seed, make, wake, cancelled)
     }
 
     /// Attaches an owner, whose `shards` are advanced from now on, until it is dropped. Nothing may
     /// lie on them yet. False after shutdown, and in a child of `fork`. O(1) on average.
     #[must_use = "after shutdown nothing is attached"]
-    pub fn attach<S: ShardState>(&self, owner: &Arc<impl WheelOwner>, shards: &Shards<S>) -> bool {
+    pub fn attach<S: ShardState, Seed>(
+        &self,
+        owner: &Arc<impl WheelOwner>,
+        shards: &Shards<S, Seed>,
+    ) -> bool {
         if self.is_inherited() {
             return false;
         }

@@ -41,7 +41,7 @@
 //!
 //! let timer = ManualTimer::new();
 //! let driver = timer.driver();
-//! let wheels = driver.shards(1, |_number, wheel| wheel);
+//! let wheels = driver.shards(1, (), |(), plan| plan.wheel());
 //! let numbers = Arc::new(Numbers { wheels, due: Mutex::default() });
 //! assert!(driver.attach(&numbers, &numbers.wheels)); // else the timer was shut down
 //!
@@ -71,7 +71,9 @@ pub use self::config::Config;
 pub use self::driver::Driver;
 pub use self::executor::on_timer_thread;
 pub use self::executors::{Due, DueQueue, Executors};
-pub use self::shards::{ShardGuard, ShardLook, ShardState, Shards, WheelOwner, default_shards};
+pub use self::shards::{
+    MakeShard, ShardGuard, ShardLook, ShardPlan, ShardState, Shards, WheelOwner, default_shards,
+};
 #[cfg(feature = "tokio")]
 pub use self::tokio::{must_yield, runs_tasks_here, spend_budget};
 #[cfg(feature = "metrics")]

@@ -35,6 +35,7 @@ use crate::{
     observe::TimerStats,
     sync::{AtomicU64, Late, Mutex, MutexGuard, Ordering, failpoint, is_late},
     wheel::{
+        geometry::WheelSize,
         node::TaskId,
         timing_wheel::{Advanced, TimingWheel},
     },
@@ -133,8 +134,8 @@ type LockedShard<S> = CachePadded<Mutex<Shard<S>>>;
 /// The place of a shard, which is made as it is first locked.
 type Place<S> = Late<Box<LockedShard<S>>>;
 
-/// Sharded wheels: an `S`, which has a wheel, under each shard's lock.
-pub struct Shards<S: ShardState> {
+/// Sharded wheels: an `S`, which has a wheel, under each shard's lock. All are made from one seed.
+pub struct Shards<S: ShardState, Seed = ()> {
     /// Made as the first shard is locked.
     places: Late<Box<[Place<S>]>>,
     /// A bit for each shard that is made, or about to be (Seen).
@@ -142,15 +143,60 @@ pub struct Shards<S: ShardState> {
     /// The owner has closed, or is about to: a shard that is made from here on is closed. std's: a
     /// look at it comes with every park, and Seen orders it.
     closed: atomic::AtomicBool,
-    /// The number of shards, a power of two.
-    count: usize,
-    /// Makes a shard from its number.
-    make: Box<dyn Fn(usize) -> S + Send + Sync>,
+    layout: Layout,
+    seed: Seed,
+    make: MakeShard<S, Seed>,
     pub(super) signal: Arc<WakeSignal>,
-    /// Each hold of a shard's lock ends with its signal: on a manual timer.
-    signals_each_hold: bool,
     /// The timer's count of tasks cancelled on wheels that are gone.
     cancelled: Arc<atomic::AtomicU64>,
+}
+
+/// Makes a shard from the owner's seed.
+pub type MakeShard<S, Seed> = fn(&Seed, ShardPlan) -> S;
+
+/// The parts of a shard that its timer decides.
+#[derive(Debug)]
+pub struct ShardPlan {
+    /// The number of the shard.
+    pub number: usize,
+    size: WheelSize,
+    start: u64,
+    phase: u64,
+}
+
+impl ShardPlan {
+    /// Makes the wheel of the shard.
+    pub fn wheel<T>(&self) -> TimingWheel<T> {
+        TimingWheel::with_phase(self.size, self.start, self.phase)
+    }
+}
+
+/// The parts of an owner's shards that its timer decides.
+pub(super) struct Layout {
+    /// The number of shards, a power of two.
+    pub(super) count: usize,
+    pub(super) size: WheelSize,
+    /// The tick at which all wheels begin.
+    pub(super) start: u64,
+    /// A manual timer's: order matters, so no wheel is shifted. Each hold of a shard's lock ends
+    /// with its signal.
+    pub(super) manual: bool,
+}
+
+impl Layout {
+    /// Plans one shard.
+    fn plan(&self, number: usize) -> ShardPlan {
+        let mut phase = 0;
+        if !self.manual {
+            phase = self.size.phase(number, self.count);
+        }
+        ShardPlan {
+            number,
+            size: self.size,
+            start: self.start,
+            phase,
+        }
+    }
 }
 
 struct Shard<S> {
@@ -159,14 +205,13 @@ struct Shard<S> {
     wake_before_tick: u64,
 }
 
-impl<S: ShardState> Shards<S> {
-    /// Plans `count` shards (a power of two), each of which `make` makes from its number. They
-    /// signal each hold of a shard's lock, or only earlier work.
+impl<S: ShardState, Seed> Shards<S, Seed> {
+    /// Plans the shards of an owner.
     pub(super) fn new(
-        count: usize,
-        make: impl Fn(usize) -> S + Send + Sync + 'static,
+        layout: Layout,
+        seed: Seed,
+        make: MakeShard<S, Seed>,
         wake: Wake,
-        signals_each_hold: bool,
         cancelled: Arc<atomic::AtomicU64>,
     ) -> Self {
         let shards = Shards {
@@ -177,9 +222,9 @@ impl<S: ShardState> Shards<S> {
                 words: Marks::default(),
                 wake,
             }),
-            count,
-            make: Box::new(make),
-            signals_each_hold,
+            layout,
+            seed,
+            make,
             cancelled,
         };
         // Most models do not see the cells.
@@ -202,7 +247,7 @@ impl<S: ShardState> Shards<S> {
 
     #[cold]
     fn make_places(&self) -> &[Place<S>] {
-        let places = || iter::repeat_with(Late::new).take(self.count).collect();
+        let places = || iter::repeat_with(Late::new).take(self.count()).collect();
         self.places.get_or_init(places)
     }
 
@@ -213,7 +258,7 @@ impl<S: ShardState> Shards<S> {
         self.begun[number / 64].fetch_or(bit, Ordering::AcqRel);
         let closed = self.is_closed();
         place.get_or_init(|| {
-            let mut state = (self.make)(number);
+            let mut state = (self.make)(&self.seed, self.layout.plan(number));
             if closed {
                 state.made_closed();
             }
@@ -226,7 +271,7 @@ impl<S: ShardState> Shards<S> {
 
     /// Returns the number of shards, made or not: a power of two.
     pub fn count(&self) -> usize {
-        self.count
+        self.layout.count
     }
 
     /// Returns the numbers of the shards that are made, or about to be: no other has anything (Seen).
@@ -250,7 +295,7 @@ impl<S: ShardState> Shards<S> {
         }
         let first = number / 64;
         let mut wanted = u64::MAX << (number % 64);
-        for word in first..self.count.div_ceil(64) {
+        for word in first..self.count().div_ceil(64) {
             let begun = self.take_marks(word) & wanted;
             if begun != 0 {
                 return Some(64 * word + begun.trailing_zeros() as usize);
@@ -300,7 +345,7 @@ impl<S: ShardState> Shards<S> {
             unlocked: SignalAfter {
                 signal: &self.signal,
                 shard: number,
-                due: self.signals_each_hold.then_some(&self.signal),
+                due: self.layout.manual.then_some(&self.signal),
             },
         }
     }
@@ -336,7 +381,7 @@ impl<S: ShardState> Shards<S> {
     }
 }
 
-impl<S: ShardState> Drop for Shards<S> {
+impl<S: ShardState, Seed> Drop for Shards<S, Seed> {
     fn drop(&mut self) {
         // The count of cancelled tasks outlives the wheels. No other thread makes a shard now.
         let mut cancelled = 0;
@@ -510,7 +555,7 @@ mod tests {
     use crate::{driver::driver::Driver, wheel::node::MAX_TASKS};
 
     fn shards() -> Shards<TimingWheel<()>> {
-        Driver::new().shards(128, |_, wheel| wheel)
+        Driver::new().shards(128, (), |(), plan| plan.wheel())
     }
 
     #[test]
@@ -550,7 +595,7 @@ mod tests {
 
     #[test]
     fn to_close_makes_no_shard_and_later_ones_are_closed() {
-        let shards = Driver::new().shards(128, |_, wheel| Told(wheel, false));
+        let shards = Driver::new().shards(128, (), |(), plan| Told(plan.wheel(), false));
         drop(shards.lock(5));
         assert!(shards.close() && !shards.close());
         assert!(shards.made().eq([5]));

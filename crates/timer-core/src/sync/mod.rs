@@ -130,9 +130,7 @@ pub type HandedBack<T> = plain::Mutex<T>;
 #[derive(Debug)]
 pub struct Shares<T> {
     value: T,
-    /// The number of shares less one.
-    last: usize,
-    shares: OnceLock<Box<[OnceLock<Share<T>>]>>,
+    shares: Box<[OnceLock<Share<T>>]>,
 }
 
 /// A reference to a value in [`Shares`].
@@ -160,28 +158,24 @@ impl<T: Clone> Shares<T> {
     pub fn new(value: T, count: usize) -> Self {
         Shares {
             value,
-            last: count - 1,
-            shares: OnceLock::new(),
+            shares: iter::repeat_with(OnceLock::new).take(count).collect(),
         }
     }
 
     /// Returns the calling thread's share.
     #[inline]
     pub fn of_this_thread(&self) -> &Share<T> {
-        let number = thread_slot() & self.last;
-        let made = self.shares.get().and_then(|shares| shares[number].get());
-        match made {
-            Some(share) => share,
-            None => self.make(number),
+        let share = &self.shares[thread_slot() & (self.shares.len() - 1)];
+        match share.get() {
+            Some(made) => made,
+            None => self.make(share),
         }
     }
 
     /// Makes a share.
     #[cold]
-    fn make(&self, number: usize) -> &Share<T> {
-        let places = || iter::repeat_with(OnceLock::new).take(self.last + 1);
-        let shares = self.shares.get_or_init(|| places().collect());
-        shares[number].get_or_init(|| {
+    fn make<'a>(&self, share: &'a OnceLock<Share<T>>) -> &'a Share<T> {
+        share.get_or_init(|| {
             Arc::new(Spaced {
                 value: self.value.clone(),
                 _room: [0; 13],

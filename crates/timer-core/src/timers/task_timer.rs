@@ -94,7 +94,7 @@ impl<T: Send + 'static> TaskTimer<T> {
     ) -> Self {
         // Wheels, the queue of a round, and the handler, which jobs hold alone.
         let tasks = Arc::new(Tasks {
-            shards: driver.shards(driver.config.shard_count, |_, wheel| wheel),
+            shards: driver.shards(driver.config.shard_count, (), |(), plan| plan.wheel()),
             due: DueQueue::new(&driver.config),
             at_shutdown,
             run: Arc::new(Run {

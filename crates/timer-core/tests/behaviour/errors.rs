@@ -63,7 +63,7 @@ fn a_builder_takes_tick_and_size() {
     let tick = TickLength::new(Duration::from_millis(4)).unwrap();
     let timer = system_timer(|builder| builder.tick(tick).wheel_size(WheelSize::KAFKA));
     assert_eq!(timer.tick(), tick);
-    let shards = timer.driver().shards(1, |_, wheel: TimingWheel<()>| wheel);
+    let shards = timer.driver().shards(1, (), |(), plan| plan.wheel::<()>());
     let mut wheel = shards.lock(0);
     let far = wheel.now() + 2000;
     wheel.insert(far, ()).unwrap();

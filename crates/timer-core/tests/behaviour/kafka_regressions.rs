@@ -70,7 +70,7 @@ fn the_longest_delay_does_not_fire_at_once() {
 #[test]
 fn after_idling_a_delay_of_nothing_is_not_handed_down() {
     let timer = ManualTimer::with(TickLength::MILLISECOND, WheelSize::KAFKA);
-    let shards = timer.driver().shards(1, |_, wheel| wheel);
+    let shards = timer.driver().shards(1, (), |(), plan| plan.wheel());
     let mut ours = shards.lock(0);
     ours.catch_up(1000);
     ours.insert(1000, ()).unwrap();

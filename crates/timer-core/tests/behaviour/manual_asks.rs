@@ -20,7 +20,7 @@ impl Asked {
     fn on(timer: &ManualTimer) -> Arc<Self> {
         let driver = timer.driver();
         let owner = Arc::new(Asked {
-            shards: driver.shards(SHARDS, |_, wheel| wheel),
+            shards: driver.shards(SHARDS, (), |(), plan| plan.wheel()),
             looks: AtomicUsize::new(0),
             advances: AtomicUsize::new(0),
             rounds: AtomicUsize::new(0),
@@ -138,7 +138,7 @@ fn tasks_that_schedule_nothing_let_a_settle_end() {
 fn owners_come_and_go_between_two_questions() {
     let timer = ManualTimer::new();
     let driver = timer.driver();
-    let shards = driver.shards(SHARDS, |_, wheel| wheel);
+    let shards = driver.shards(SHARDS, (), |(), plan| plan.wheel());
     drop(shards.lock(70));
     assert_eq!(timer.next_due_in(), None);
     let owner = Arc::new(Asked {

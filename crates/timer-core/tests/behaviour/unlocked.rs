@@ -41,7 +41,7 @@ impl Panicking {
     fn on(timer: &ManualTimer, in_advance: bool, at_close: bool) -> Arc<Self> {
         let driver = timer.driver();
         let owner = Arc::new(Panicking {
-            shards: driver.shards(1, |_, wheel| wheel),
+            shards: driver.shards(1, (), |(), plan| plan.wheel()),
             in_advance: in_advance.into(),
             at_close,
             fired: AtomicUsize::new(0),

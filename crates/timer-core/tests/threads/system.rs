@@ -440,7 +440,7 @@ impl WheelOwner for Panicking {
 fn a_turn_that_panicked_is_made_up_for() {
     let timer = SystemTimer::new().unwrap();
     let driver = timer.driver();
-    let shards = driver.shards(1, |_, wheel| wheel);
+    let shards = driver.shards(1, (), |(), plan| plan.wheel());
     let owner = Arc::new(Panicking {
         shards,
         turns: 0.into(),
