@@ -129,6 +129,31 @@ fn forms_count_events_delays_and_ends_at_once() {
     assert_eq!(waits.times().lateness.sum_s(), 0.04);
 }
 
+#[test]
+fn ages_and_times_are_those_of_each_wait() {
+    let (timer, waits, values) = watermarks::<u32>();
+    waits.times(); // timed from here on
+    timer.advance(5 * MS);
+    let _first = values.wait_for(&1, 5, 100 * MS);
+    timer.advance(20 * MS);
+    let _second = values.wait_for(&2, 7, NEVER);
+    timer.advance(10 * MS);
+    let snapshot = waits.snapshot(9);
+    let oldest = snapshot.oldest.iter();
+    let told = oldest.map(|told| (&*told.keys, told.age, told.expires_in));
+    let first = (&[1][..], 30 * MS, Some(70 * MS));
+    assert!(told.eq([first, (&[2], 10 * MS, None)]));
+    let one = waits.snapshot(1);
+    assert_eq!(one.oldest.len(), 1);
+    assert_eq!(one.oldest[0].id, snapshot.oldest[0].id);
+
+    values.advance(&2, 7).unwrap();
+    timer.advance(70 * MS);
+    let times = waits.times();
+    assert_eq!(times.completed.sum_s(), 0.01);
+    assert_eq!(times.expired.sum_s(), 0.1);
+}
+
 /// Neither a wait for a value nor a reply is checked.
 #[test]
 fn what_has_no_check_counts_none() {

@@ -10,11 +10,11 @@ use std::{
 use crate::support::*;
 
 /// The links of a chain.
-const DEEP: usize = 100_000;
+const DEEP: usize = 10_000;
 
 type Waits = Purgatory<usize>;
 
-/// Runs a chain on a stack that has no room for a hundredth of it.
+/// Runs a chain on a stack that has no room for a tenth of it.
 fn on_a_small_stack(chain: impl FnOnce() + Send + 'static) {
     on_stack(256 << 10, chain);
 }
@@ -87,14 +87,22 @@ fn count_ended<T>(futures: Vec<WaitFuture<T>>) -> usize {
     results.filter(|result| matches!(result, Ok(Ok(_)))).count()
 }
 
-fn deep_replies<V: Send + 'static>() -> Replies<usize, V> {
+fn deep_replies<K: WatchKey, V: Send + 'static>() -> Replies<K, V> {
     Replies::on(&ManualTimer::new(), "deep").unwrap()
+}
+
+fn deep_values() -> Watermarks<usize> {
+    Watermarks::on(&ManualTimer::new(), "deep").unwrap()
+}
+
+fn deep_permits(limit: usize) -> Permits {
+    Permits::on(&ManualTimer::new(), "deep", limit as u64).unwrap()
 }
 
 #[test]
 fn callbacks_that_advance_the_next_value_need_no_stack() {
     on_a_small_stack(|| {
-        let values = Watermarks::<usize>::on(&ManualTimer::new(), "deep").unwrap();
+        let values = deep_values();
         let links = Arc::new(AtomicUsize::new(0));
         for key in 0..DEEP {
             let (inside, counted) = (values.clone(), links.clone());
@@ -122,10 +130,10 @@ fn wakers_that_hold_the_next_future<T: Send + 'static>(wait: impl Fn() -> WaitFu
 #[test]
 fn dropped_wakers_that_hold_the_next_future_need_no_stack() {
     on_a_small_stack(|| {
-        let values = Watermarks::<usize>::on(&ManualTimer::new(), "deep").unwrap();
+        let values = deep_values();
         wakers_that_hold_the_next_future(|| values.wait_for(&1, 1, NEVER));
         assert!(values.waits().is_empty());
-        let permits = Permits::on(&ManualTimer::new(), "deep", 0).unwrap();
+        let permits = deep_permits(0);
         wakers_that_hold_the_next_future(|| permits.acquire(1, NEVER));
         assert!(permits.waits().is_empty());
         let (_timer, waits): (_, Waits) = by_hand();
@@ -152,8 +160,9 @@ fn wakers_that<T>(
 }
 
 #[test]
-fn wakers_that_complete_the_next_need_no_stack() {
+fn wakers_that_end_the_next_wait_need_no_stack() {
     on_a_small_stack(|| {
+        // An operation is completed.
         let (_timer, waits): (_, Waits) = by_hand();
         let (inside, ids) = (waits.clone(), Ids::default());
         let all = ids.clone();
@@ -164,46 +173,22 @@ fn wakers_that_complete_the_next_need_no_stack() {
         };
         wakers_that(wait, move |number| complete(&inside, &all, number));
         assert_empty(&waits);
-    });
-}
-
-#[test]
-fn wakers_that_deliver_the_next_reply_need_no_stack() {
-    on_a_small_stack(|| {
+        // A reply is delivered, or made and delivered.
         let replies = deep_replies();
-        let inside = replies.clone();
         let wait = |number| replies.expect(number, NEVER).unwrap();
+        let inside = replies.clone();
         wakers_that(wait, move |number| _ = inside.deliver(&number, ()));
-    });
-}
-
-#[test]
-fn wakers_that_deliver_what_they_make_need_no_stack() {
-    on_a_small_stack(|| {
-        let replies = deep_replies();
         let inside = replies.clone();
-        let wait = |number| replies.expect(number, NEVER).unwrap();
         wakers_that(wait, move |number| _ = inside.deliver_with(&number, || ()));
-    });
-}
-
-#[test]
-fn wakers_that_deliver_the_next_reply_of_a_scope_need_no_stack() {
-    on_a_small_stack(|| {
-        let builder = ReplyScope::<()>::builder("deep").timer(&ManualTimer::new());
-        let scope = Arc::new(builder.build().unwrap());
+        // A scope's reply is.
+        let scope = Arc::new(ReplyScope::on(&ManualTimer::new(), "deep").unwrap());
         let inside = scope.clone();
         let wait = |_| scope.expect(NEVER).unwrap().1;
         wakers_that(wait, move |number| {
             _ = inside.deliver(number as u64 + 1, ())
         });
-    });
-}
-
-#[test]
-fn wakers_that_advance_the_next_value_need_no_stack() {
-    on_a_small_stack(|| {
-        let values = Watermarks::<usize>::on(&ManualTimer::new(), "deep").unwrap();
+        // A value is advanced.
+        let values = deep_values();
         let inside = values.clone();
         let wait = |number| values.wait_for(&number, 1, NEVER);
         wakers_that(wait, move |number| _ = inside.advance(&number, 1));
@@ -273,8 +258,7 @@ impl Borrow<usize> for Key {
 #[test]
 fn keys_that_deliver_the_next_reply_need_no_stack() {
     on_a_small_stack(|| {
-        let builder = Replies::<Key, ()>::builder("deep").timer(&ManualTimer::new());
-        let replies = builder.build().unwrap();
+        let replies = deep_replies::<Key, ()>();
         let mut futures = Vec::new();
         for number in 0..DEEP {
             let inside = replies.clone();
@@ -353,28 +337,24 @@ fn untaken_replies_that_hold_the_next_future_need_no_stack() {
 }
 
 /// Each reply holds the next stream, which keeps one like it. The requests wait, or have ended.
-fn kept_replies_that_hold_the_next_stream(end: fn(&Replies<usize, OnDrop>)) {
-    on_a_small_stack(move || {
-        let replies = deep_replies();
-        let link = |number, holds| {
-            let stream = replies.expect_many(number, 2, NEVER).unwrap();
-            assert!(replies.deliver(&number, holds).is_ok());
-            stream
-        };
-        each_holds_the_next(link, || end(&replies));
-        assert_eq!(replies.waits().len(), 0);
-    });
-}
-
 #[test]
 fn kept_replies_that_hold_the_next_stream_need_no_stack() {
-    kept_replies_that_hold_the_next_stream(|_| {});
-}
-
-#[test]
-fn kept_replies_that_hold_the_next_ended_stream_need_no_stack() {
-    kept_replies_that_hold_the_next_stream(|replies| {
-        assert_eq!(replies.fail_all("over"), DEEP);
+    on_a_small_stack(|| {
+        for have_ended in [false, true] {
+            let replies = deep_replies();
+            let link = |number, holds| {
+                let stream = replies.expect_many(number, 2, NEVER).unwrap();
+                assert!(replies.deliver(&number, holds).is_ok());
+                stream
+            };
+            let end = || {
+                if have_ended {
+                    assert_eq!(replies.fail_all("over"), DEEP);
+                }
+            };
+            each_holds_the_next(link, end);
+            assert_eq!(replies.waits().len(), 0);
+        }
     });
 }
 
@@ -399,18 +379,10 @@ fn guards_that_go_to_the_next<G: Send + 'static>(wait: impl Fn() -> WaitFuture<G
 }
 
 #[test]
-fn wakers_that_return_permits_need_no_stack() {
+fn wakers_that_return_permits_and_leases_need_no_stack() {
     on_a_small_stack(|| {
-        let permits = Permits::on(&ManualTimer::new(), "deep", 1).unwrap();
+        let permits = deep_permits(1);
         guards_that_go_to_the_next(|| permits.acquire(1, NEVER));
-        assert_eq!(permits.taken(), 0);
-    });
-}
-
-#[test]
-fn wakers_that_return_leases_need_no_stack() {
-    on_a_small_stack(|| {
-        let permits = Permits::on(&ManualTimer::new(), "deep", 1).unwrap();
         guards_that_go_to_the_next(|| permits.lease(1, MINUTE, NEVER));
         assert_eq!(permits.taken(), 0);
     });
@@ -420,7 +392,7 @@ fn wakers_that_return_leases_need_no_stack() {
 #[test]
 fn wakers_of_lost_leases_need_no_stack() {
     on_a_small_stack(|| {
-        let permits = Permits::on(&ManualTimer::new(), "deep", DEEP as u64).unwrap();
+        let permits = deep_permits(DEEP);
         let mut next = None::<Lease>;
         let mut losses = Vec::new();
         for _ in 0..DEEP {

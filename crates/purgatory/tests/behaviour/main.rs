@@ -15,7 +15,6 @@ mod drops_that_panic;
 mod endings;
 mod errors;
 mod fair_ends;
-mod forms_told;
 mod held_up;
 mod kafka;
 mod keys_that_panic;

@@ -68,12 +68,7 @@ fn a_reply_takes_no_allocation() {
         assert_eq!(replies.deliver(&1, "one"), Ok(()));
         assert_eq!(over(&mut reply), Ok("one"));
     };
-    ask(); // what the shard keeps
-    let counted = allocation_counter::measure(|| {
-        for _ in 0..100 {
-            ask();
-        }
-    });
+    let counted = a_hundred_more(ask);
     assert_eq!((counted.count_total, counted.count_current), (0, 0));
 }
 

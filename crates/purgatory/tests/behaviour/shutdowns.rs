@@ -113,67 +113,48 @@ fn shutdown_waits_for_a_last_check_on_the_executor() {
     assert_empty(&purgatory);
 }
 
-/// What would end at once is refused, too: a loop of waits ends, whatever its condition says.
+/// What would end at once is refused, too, and what has no time to wait: a loop of waits ends,
+/// whatever its condition says.
 #[test]
-fn each_form_refuses_what_is_met_at_once_after_a_shutdown() {
+fn each_form_refuses_all_once_its_timer_was_shut_down() {
     let timer = ManualTimer::new();
     let ends: Watermarks<u32> = Watermarks::on(&timer, "ends").unwrap();
     let places = Permits::on(&timer, "places", 9).unwrap();
     let purgatory: Purgatory<u32> = Purgatory::on(&timer, "waits").unwrap();
-    assert_eq!(ends.advance(&1, 5), Ok(0));
-    let met = || {
-        [
-            ends.wait_for(&1, 5, MINUTE).wait_blocking().map(drop),
-            places.acquire(1, MINUTE).wait_blocking().map(drop),
-            purgatory.wait(&[1], MINUTE, || true).wait_blocking(),
-        ]
-    };
-    assert_eq!(met(), [const { Ok(()) }; 3]);
-    timer.shutdown(Duration::ZERO);
-    assert!(purgatory.is_closed() && places.is_closed());
-    let refused = Err(WaitError::Closed);
-    assert_eq!(met(), [refused.clone(), refused.clone(), refused]);
-    let operation = when(|| true, |_| panic!("it was handed back"));
-    let parked = purgatory.try_complete_else_watch(operation, &[1], MINUTE);
-    assert_eq!(parked.unwrap_err().reason, WaitError::Closed);
-}
-
-/// So is what has no time to wait.
-#[test]
-fn each_form_refuses_what_has_no_time_after_a_shutdown() {
-    let timer = ManualTimer::new();
     let replies: Replies<u32, u32> = Replies::on(&timer, "replies").unwrap();
     let scope = ReplyScope::<u32>::on(&timer, "scopes").unwrap();
-    let places = Permits::on(&timer, "places", 1).unwrap();
-    let refused = || {
-        let place = places.acquire(1, Duration::ZERO).wait_blocking();
-        [
-            place.err() == Some(WaitError::Closed),
+    assert_eq!(ends.advance(&1, 5), Ok(0));
+    let is_refused = |ended| match ended {
+        Err(WaitError::Closed) => true,
+        Ok(()) | Err(WaitError::Expired) => false,
+        Err(other) => panic!("{other}"),
+    };
+    let closed = || {
+        let place = |timeout| places.acquire(1, timeout).wait_blocking().map(drop);
+        let met = [
+            ends.wait_for(&1, 5, MINUTE).wait_blocking().map(drop),
+            purgatory.wait(&[1], MINUTE, || true).wait_blocking(),
+            place(MINUTE),
+            place(Duration::ZERO),
+        ];
+        let without_time = [
             replies.expect(1, Duration::ZERO).is_err(),
             scope.expect(Duration::ZERO).is_err(),
-        ]
-    };
-    assert_eq!(refused(), [false; 3]);
-    timer.shutdown(Duration::ZERO);
-    assert_eq!(refused(), [true; 3]);
-}
-
-#[test]
-fn each_form_tells_that_its_timer_was_shut_down() {
-    let timer = ManualTimer::new();
-    let ends: Watermarks<u32> = Watermarks::on(&timer, "ends").unwrap();
-    let places = Permits::builder("places").timer(&timer).build().unwrap();
-    let replies: Replies<u32, ()> = Replies::on(&timer, "replies").unwrap();
-    let closed = || {
-        [
+        ];
+        let told = [
             ends.waits().is_closed(),
             places.waits().is_closed(),
+            purgatory.is_closed(),
             replies.waits().is_closed(),
-        ]
+            scope.waits().is_closed(),
+        ];
+        (met.map(is_refused), without_time, told)
     };
-    assert_eq!(closed(), [false; 3]);
+    assert_eq!(closed(), ([false; 4], [false; 2], [false; 5]));
     timer.shutdown(Duration::ZERO);
-    assert_eq!(closed(), [true; 3]);
+    assert_eq!(closed(), ([true; 4], [true; 2], [true; 5]));
+    let operation = when(|| true, |_| panic!("it was handed back"));
+    assert_eq!(refused(&purgatory, operation, &[1]).0, WaitError::Closed);
 }
 
 /// A shutdown waits for callbacks that the executor has; those that are late at its limit are told

@@ -31,7 +31,7 @@ fn fails<T: std::fmt::Debug>(mut wait: WaitFuture<T>) -> WaitError {
 fn a_wait_for_a_value_takes_no_allocation() {
     let (_timer, waits, watermarks) = watermarks::<u32>();
     let mut last = 0;
-    let mut ask = || {
+    let ask = || {
         let mut wait = watermarks.wait_for(&1, last + 1, SECOND);
         assert!(poll(&mut wait).is_pending());
         let dropped = watermarks.wait_for(&1, last + 9, SECOND);
@@ -42,12 +42,7 @@ fn a_wait_for_a_value_takes_no_allocation() {
         assert_eq!(over(&mut wait), Ok(last + 2));
         last += 3;
     };
-    ask(); // what the shard keeps
-    let counted = allocation_counter::measure(|| {
-        for _ in 0..100 {
-            ask();
-        }
-    });
+    let counted = a_hundred_more(ask);
     assert_eq!((counted.count_total, counted.count_current), (0, 0));
     assert_nothing_waits(&waits);
 }

@@ -188,7 +188,6 @@ fn mistakes_with_in_sync_replicas_lose_records() {
     mistakes_lose::<kafka::Cluster>(&[
         JoinerBelowWatermark,
         ReportsOfNoEpoch,
-        WaitForEachReplica,
         LeavesAlone,
         JoinsAfterController,
     ]);

@@ -274,7 +274,8 @@ impl DelayedOperation for Op {
 /// says nothing else.
 #[cfg(feature = "metrics")]
 pub struct Records<'a> {
-    pub counter: Box<dyn Fn() -> Counter + 'a>,
+    /// Is given the key of the counter.
+    pub counter: Box<dyn Fn(&Key) -> Counter + 'a>,
     /// Is given the name of the gauge.
     pub gauge: Box<dyn Fn(&str) -> Gauge + 'a>,
     pub histogram: Box<dyn Fn() -> Histogram + 'a>,
@@ -289,7 +290,7 @@ impl<'a> Records<'a> {
     /// One that does this for each metric that it is given.
     pub fn acting(act: impl Fn() + Copy + 'a) -> Self {
         Records {
-            counter: Box::new(move || {
+            counter: Box::new(move |_| {
                 act();
                 Counter::noop()
             }),
@@ -310,8 +311,8 @@ impl metrics::Recorder for Records<'_> {
     fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
     fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
-        (self.counter)()
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        (self.counter)(key)
     }
     fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
         (self.gauge)(key.name())

@@ -24,6 +24,7 @@ pub use std::{
     time::Duration,
 };
 
+pub use allocation_counter::AllocationInfo;
 pub use timer_core::{
     Advanced, BuildError, Clock, DelayQueue, Executor, Interval, Job, ManualTimer, Moment, Sleep,
     SystemClock, SystemTimer, SystemTimerBuilder, TaskId, TaskTimer, TickLength, TimeHistogram,
@@ -38,6 +39,16 @@ pub const HOUR: Duration = Duration::from_secs(3600);
 /// Creates a timer with these settings.
 pub fn system_timer(build: impl FnOnce(SystemTimerBuilder) -> SystemTimerBuilder) -> SystemTimer {
     build(SystemTimer::builder()).build().unwrap()
+}
+
+/// Does this once, for what a thread and a shard keep, then measures what a hundred times more take.
+pub fn a_hundred_more(mut once: impl FnMut()) -> AllocationInfo {
+    once();
+    allocation_counter::measure(|| {
+        for _ in 0..100 {
+            once();
+        }
+    })
 }
 
 /// Polls as a task with this waker.

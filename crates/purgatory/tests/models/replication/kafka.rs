@@ -16,8 +16,6 @@ pub(super) enum Mistake {
     JoinerBelowWatermark,
     /// It counts fetches of earlier epochs.
     ReportsOfNoEpoch,
-    /// Its produces wait for each replica that is in sync as they come.
-    WaitForEachReplica,
     /// It takes a follower out before the controller has agreed.
     LeavesAlone,
     /// It lets a follower in some time after the controller has.
@@ -92,12 +90,11 @@ impl Protocol for Cluster {
 
     fn new(seed: u64, mistake: Option<Mistake>) -> Self {
         let mut random = Rng::with_seed(seed);
-        let by_each = mistake == Some(Mistake::WaitForEachReplica);
         let broker = |_| Broker {
             log: Vec::new(),
             epoch: 0,
             role: Role::Follower(None),
-            leader: Leader::new(by_each),
+            leader: Leader::new(),
             late_joins: Vec::new(),
         };
         let min_in_sync = random.usize(1..4);
@@ -365,17 +362,12 @@ impl Cluster {
         }
         let epoch = self.brokers[node].epoch;
         let rule = Rule::all().floor(self.min_in_sync);
-        let leader = &mut self.brokers[node].leader;
-        let mut members = Vec::new();
-        if let super::leader::Acks::Sets(sets) = &leader.acks {
-            members = sets.members(&());
-        }
+        let leader = &self.brokers[node].leader;
         match self.mistake {
             Some(Mistake::JoinerBelowWatermark) if !leader.members().contains(&from) => {
+                let mut members = leader.sets.members(&());
                 members.push((from, end));
-                if let super::leader::Acks::Sets(sets) = &leader.acks {
-                    sets.remove(&());
-                }
+                leader.sets.remove(&());
                 leader.begin(epoch, &members, rule);
             }
             Some(Mistake::JoinsAfterController) if !leader.members().contains(&from) => {
@@ -388,11 +380,7 @@ impl Cluster {
             }
             _ if leader.members().contains(&from) => {
                 // The controller took it out; this leader did not. It has to have caught up.
-                let caught_up = match &leader.acks {
-                    super::leader::Acks::Sets(sets) => sets.replace(&(), &from, from, end).is_ok(),
-                    super::leader::Acks::Each(..) => leader.join(from, end),
-                };
-                if !caught_up {
+                if leader.sets.replace(&(), &from, from, end).is_err() {
                     return;
                 }
             }
@@ -440,10 +428,9 @@ impl Cluster {
 
     /// The waits go with the memory.
     fn crash(&mut self, node: Node) {
-        let by_each = self.mistake == Some(Mistake::WaitForEachReplica);
         let broker = &mut self.brokers[node];
         broker.role = Role::Down;
-        broker.leader = Leader::new(by_each);
+        broker.leader = Leader::new();
         broker.late_joins.clear();
     }
 

@@ -7,10 +7,7 @@ use std::collections::BTreeSet;
 use fastrand::Rng;
 use purgatory::Rule;
 
-use super::{
-    Acked, Entry, Log, NODES, Network, Node, Protocol,
-    leader::{Acks, Leader},
-};
+use super::{Acked, Entry, Log, NODES, Network, Node, Protocol, leader::Leader};
 
 /// A mistake of the leader's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +116,7 @@ impl Protocol for Cluster {
             role: Role::Follower,
             votes: BTreeSet::new(),
             next: [0; NODES],
-            leader: Leader::new(false),
+            leader: Leader::new(),
         };
         let mut random = Rng::with_seed(seed);
         Cluster {
@@ -336,8 +333,8 @@ impl Cluster {
             let end = if member == node { server.log.len() } else { 0 };
             members.push((member, end as u64));
         }
-        if let (0, Acks::Sets(sets)) = (epoch, &server.leader.acks) {
-            sets.remove(&());
+        if epoch == 0 {
+            server.leader.sets.remove(&());
         }
         server.leader.begin(epoch, &members, rule);
         for (at, &entry) in server.log.iter().enumerate() {
@@ -401,7 +398,7 @@ impl Cluster {
     fn crash(&mut self, node: Node) {
         let server = &mut self.servers[node];
         server.role = Role::Down;
-        server.leader = Leader::new(false);
+        server.leader = Leader::new();
     }
 
     fn restart(&mut self, node: Node) {
