@@ -516,6 +516,8 @@ opaque!([V: Send + 'static] ReplyScope<V>, scope: scope.number);
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use timer_core::ManualTimer;
 
     use super::*;
@@ -527,9 +529,10 @@ mod tests {
         let lost = ReplyScope::on(&timer, "client").unwrap();
         for _ in 0..20 {
             let next = lost.another();
-            let (number, reply) = lost.expect(Timeout::Never).unwrap();
+            let (number, reply) = lost.expect(Duration::from_secs(1)).unwrap();
             let again = lost.reassign(number, &next).unwrap();
             next.deliver(again, 7).unwrap();
+            assert_eq!(timer.next_due_in(), None, "an answer is no work");
             assert_eq!(reply.wait_blocking(), Ok(7));
         }
         let table = lost.table();

@@ -152,6 +152,14 @@ fn ages_and_times_are_those_of_each_wait() {
     let times = waits.times();
     assert_eq!(times.completed.sum_s(), 0.01);
     assert_eq!(times.expired.sum_s(), 0.1);
+
+    let replies: Replies<u32, ()> = Replies::on(&timer, "test").unwrap();
+    replies.waits().times();
+    let reply = replies.expect(1, 100 * MS).unwrap();
+    timer.advance(10 * MS);
+    replies.deliver(&1, ()).unwrap();
+    assert_eq!(replies.waits().times().completed.sum_s(), 0.01);
+    drop(reply);
 }
 
 /// Neither a wait for a value nor a reply is checked.

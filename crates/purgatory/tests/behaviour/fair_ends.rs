@@ -83,19 +83,3 @@ fn a_head_dropped_in_its_check_passes_its_turn_on() {
         assert_empty(&turns.waits);
     }
 }
-
-/// A wait whose future is dropped in its check uses no event up, and is not what was asked for.
-#[test]
-fn head_without_a_future_is_not_the_one_served() {
-    let (_timer, waits): (_, Purgatory<&str, BoxedOperation>) = by_hand();
-    let slot = Arc::new(Mutex::new(None::<WaitFuture<()>>));
-    let own = slot.clone();
-    let head = waits.wait(&["unit"], SECOND, move || {
-        own.lock().unwrap().take().is_some()
-    });
-    *slot.lock().unwrap() = Some(head);
-    let next = waits.wait(&["unit"], SECOND, || false);
-    assert!(!waits.check_and_complete_one(&"unit"));
-    drop(next);
-    assert_empty(&waits);
-}

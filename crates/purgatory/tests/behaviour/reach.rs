@@ -159,6 +159,7 @@ fn what_has_its_last_check_is_under_check() {
     let id = waits.park(probe.operation(), &["a"], SECOND);
     timer.advance(SECOND);
     assert!(matches!(waits.take(id), ReachResult::UnderCheck));
+    assert!(!waits.reschedule(id, SECOND));
     later.run();
     assert_eq!(probe.endings(), [Outcome::Expired]);
 }

@@ -77,6 +77,8 @@ fn an_answer_outlives_what_gave_it() {
     let (timer, waits, replies) = replies();
     let mut reply = replies.expect(1, SECOND).unwrap();
     assert_eq!(replies.deliver(&1, "one"), Ok(()));
+    assert_eq!(timer.next_due_in(), None, "it is no work");
+    timer.advance(SECOND);
     assert_eq!(waits.shutdown(Duration::ZERO), 0, "it delays nothing");
     drop((waits, replies, timer));
     assert_eq!(over(&mut reply), Ok("one"));

@@ -64,6 +64,27 @@ fn a_hundred_thousand_empty_scopes_cost_nothing() {
     assert_eq!(dropped.count_current, -handles);
 }
 
+/// As if they were parked there then, whichever shard they move to.
+#[test]
+fn moved_requests_expire_in_the_order_of_moves() {
+    let (timer, client) = client(|builder| builder);
+    timer.advance(SECOND);
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut moved = Vec::new();
+    for at in 0..20 {
+        let to = client.another();
+        let (number, mut reply) = expect(&client);
+        client.reassign(number, &to).unwrap();
+        let expired = order.clone();
+        let woken = waker(move || expired.lock().unwrap().push(at));
+        assert!(poll_by(&mut reply, &woken).is_pending());
+        moved.push((to, reply));
+    }
+    assert_eq!(client.waits().snapshot(1).oldest[0].age, Duration::ZERO);
+    timer.advance(SECOND);
+    assert!(order.lock().unwrap().iter().copied().eq(0..20));
+}
+
 /// A value whose clones this counts, and may look into the scope: it runs unlocked.
 struct Ack(Scope, ReplyScope<Ack>, Arc<Mutex<usize>>);
 

@@ -119,11 +119,11 @@ fn unranked_keys_are_dropped_with_nothing_locked() {
 #[test]
 fn parked_operations_are_counted_by_label() {
     let (timer, waits): (_, Waits) = by_hand_with(|builder| builder.shards(1));
+    let produce = Watches::keys(&["a"]).labelled("produce");
+    let mut produce = waits.wait(produce, NEVER, || None::<()>);
     let fetch = |keys| Watches::keys(keys).labelled("fetch");
     let id = waits.park(never(), fetch(&["a"]), NEVER);
     waits.park(never(), fetch(&["a", "b"]), 5 * MS);
-    let produce = Watches::keys(&["a"]).labelled("produce");
-    let mut produce = waits.wait(produce, NEVER, || None::<()>);
     waits.park(never(), &["a"], NEVER); // without one
     let snapshot = waits.snapshot(9);
     assert_eq!(snapshot.labels, [("fetch", 2), ("produce", 1)]);

@@ -176,6 +176,20 @@ fn a_part_that_comes_after_the_end_of_the_whole_is_given_up() {
     assert_nothing_waits(&waits);
 }
 
+/// The time of the whole counts from the call, however long its parts take to come.
+#[test]
+fn parts_of_a_wait_have_one_deadline() {
+    let (timer, waits, ends) = watermarks::<Acts>();
+    ends.advance(&Acts(1), 1).unwrap();
+    let clock = timer.clone();
+    let at_second = move || AT_HASH.set(Some(Box::new(move || clock.pass(5 * MS))));
+    AT_HASH.set(Some(Box::new(at_second)));
+    let each = ends.wait_for_each(&[(Acts(1), 1), (Acts(2), 1)], 10 * MS);
+    timer.advance(5 * MS);
+    assert_eq!(fails(each), WaitError::Expired);
+    assert_nothing_waits(&waits);
+}
+
 /// Nobody waits for more than a closed key's value any more. That holds until the key is removed.
 #[test]
 fn a_closed_key_is_never_wanted() {
