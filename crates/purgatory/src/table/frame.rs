@@ -269,7 +269,6 @@ impl Frame {
         }
     }
 
-    /// Returns the cold parts, to be used.
     /// Adds every label that was seen before: one is reported from then on, with 0 if need be.
     pub(crate) fn add_seen(&self, labels: &mut Labels) {
         let mut seen = self.cold().labels.lock();
@@ -281,6 +280,7 @@ impl Frame {
         }
     }
 
+    /// Returns the cold parts, to be used.
     #[cold]
     fn cold(&self) -> &ColdParts {
         self.cold.get_or_init(Box::default)

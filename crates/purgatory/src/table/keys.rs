@@ -257,12 +257,22 @@ impl<K, R> Keys<K, R> {
         });
         // Gone: so is its number, if it was distant.
         let record: Record<K, R> = removed?;
-        if number != self.near(record.hash) {
-            if let Some(numbers) = &mut self.distant {
-                numbers.remove(record.hash, number);
-            }
+        if self.distant.is_some() {
+            self.forget_distant(record.hash, number);
         }
         Some(record.key)
+    }
+
+    /// Forgets the number of a record that went, if it was distant. With the last record of a peak
+    /// the near places may have gone, too.
+    #[inline]
+    fn forget_distant(&mut self, hash: u32, number: u32) {
+        if number == self.near(hash) && !self.records.is_empty() {
+            return;
+        }
+        if let Some(numbers) = &mut self.distant {
+            numbers.remove(hash, number);
+        }
     }
 
     /// Removes a record; returns its key, to be dropped unlocked. O(1).
@@ -358,6 +368,20 @@ mod tests {
         let numbers = keys.distant.unwrap();
         assert!(keys.records.is_empty() && keys.records.pages_with_memory() <= 2);
         assert!(numbers.is_empty() && numbers.0.capacity() <= KEPT);
+    }
+
+    /// The near places go with it. Its number is its hash, so it would be near without them.
+    #[test]
+    fn the_last_key_of_a_peak_is_not_found_any_more() {
+        let mut keys = Keys::default();
+        for key in 0..2000_u64 {
+            assert_eq!(keys.add(key, key & !15, ()), key as u32);
+        }
+        for number in (0..2000).filter(|&number| number != 1600) {
+            keys.remove(number);
+        }
+        assert_eq!(keys.remove(1600), 1600);
+        assert_eq!(keys.find(&1600_u64, 1600), None);
     }
 
     #[test]
