@@ -208,12 +208,13 @@ impl<K: WatchKey> Future for Lost<K> {
         let mut shard = table.lock(self.holder.shard());
         let Some(holder) = holder_mut(&mut shard, self.holder.id()) else {
             drop(shard);
+            table.frame.call(|| drop(waker));
             return Poll::Ready(());
         };
         let watchers = holder.watchers.get_or_insert_default();
         let before = watchers.put(&mut self.number, waker);
         drop(shard);
-        drop(before);
+        table.frame.call(|| drop(before));
         Poll::Pending
     }
 }

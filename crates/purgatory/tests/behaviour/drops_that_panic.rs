@@ -116,3 +116,21 @@ fn a_reason_that_panics_as_it_is_dropped_is_contained() {
     assert_empty(&waits);
     assert_eq!(waits.stats().panics, 1);
 }
+
+/// The first task's waker goes as the second one's comes.
+#[test]
+fn a_wait_for_the_end_of_a_lease_contains_wakers_that_panic() {
+    let timer = ManualTimer::new();
+    let permits = Permits::on(&timer, "test", 1).unwrap();
+    let lease = permits.lease(1, SECOND, SECOND).wait_blocking().unwrap();
+    let mut lost = Box::pin(lease.lost());
+    let mut poll_as = |waker: Waker| {
+        let mut context = Context::from_waker(&waker);
+        let polled = lost.as_mut().poll(&mut context);
+        drop(waker); // the lease has the last one
+        polled
+    };
+    assert!(poll_as(panics_on_drop().waker()).is_pending());
+    assert!(contained(|| poll_as(Waker::noop().clone())).is_pending());
+    assert_eq!(permits.waits().stats().panics, 1);
+}
