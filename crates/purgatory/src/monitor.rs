@@ -120,13 +120,13 @@ impl<K: WatchKey, S> Shared<K, S> {
     /// Signals every key that has waiters.
     fn signal_all(&self) {
         self.signalled_all.fetch_add(1, Ordering::AcqRel);
-        let shards = &self.purgatory.handle.table.shards;
+        let table = &self.purgatory.handle.table;
         let mut keys = Vec::new();
-        for number in shards.made() {
+        for number in table.shards.made() {
             let keep = &mut |key: &K, _| keys.push(key.clone());
-            shards.lock(number).each_key(keep);
+            table.lock(number).each_key(keep);
         }
-        self.purgatory.handle.table.signal_several(&keys);
+        table.signal_several(&keys);
     }
 }
 

@@ -154,6 +154,19 @@ fn a_call_inside_a_closure_panics_with_its_name() {
     assert_empty(&waits);
 }
 
+/// It would wait for itself.
+#[test]
+#[cfg(debug_assertions)]
+fn a_change_inside_a_closure_under_a_shards_lock_panics() {
+    let (waits, monitor) = monitor();
+    let wait = monitor.wait(&["n"], MINUTE, has(1));
+    let id = wait.id().unwrap();
+    let says = panic_of(|| waits.with(id, |_| monitor.update(|_| ())));
+    assert!(says.contains("inside a closure of `with`"), "{says}");
+    drop(wait);
+    assert_empty(&waits);
+}
+
 #[test]
 fn the_last_handle_ends_waits_and_drops_the_state() {
     let state = Arc::new(());
