@@ -39,7 +39,7 @@ pub struct Stats {
     /// Cancelled operations whose check panicked.
     pub cancelled_by_panic: u64,
     /// Operations that ended without being parked: their first check came true (nearly always) or
-    /// panicked, or their timeout was zero.
+    /// panicked, or their timeout was zero. Requests for permits that are free are not counted.
     pub ended_at_once: u64,
     /// Panics of user code that were contained: of checks and callbacks, and of wakers, hooks,
     /// drops and the clock.

@@ -171,7 +171,8 @@ impl<V: Send + 'static> ReplyStream<V> {
         Poll::Ready(Some(Ok(reply)))
     }
 
-    /// Returns the request's id, to cancel or reschedule it; `None` once it has ended. O(1).
+    /// Returns the request's id, to cancel or reschedule it; `None` once a poll has found its end, or
+    /// it had no time to wait. O(1).
     pub fn id(&self) -> Option<OperationId> {
         self.end.as_ref()?.id()
     }
