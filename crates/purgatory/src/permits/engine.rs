@@ -14,7 +14,7 @@
 //!
 //! - **In turn**: only the head is served, and a newcomer that finds waiters is put behind them.
 //! - **Served**: when a shard is unlocked, no head fits, unless the shard is closed, or a change of
-//!   the limit has yet to lock it.
+//!   the limit or a cancel of all has yet to lock it.
 //! - **Refused**: no waiter is heavier than the limit then, unless that is 0.
 //! - **Gone**: a line without waiters, and with nothing taken, is removed, and its key with it.
 //! - **Held once**: the permits of a lease return as its entry goes, and no entry goes twice.
@@ -87,6 +87,9 @@ impl<K: WatchKey> Engine for Semaphores<K> {
         lines.sort_unstable();
         lines.dedup();
         for &line in &lines {
+            if shard.records.keys.get(line).is_none() {
+                continue; // forgotten, while a cancel of all was under way
+            }
             // The next may fit where the head did not.
             if !failpoint!(HeadLeavesUnserved) {
                 self.serve(shard, line, now_ns, also);

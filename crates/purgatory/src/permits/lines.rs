@@ -23,7 +23,8 @@ pub(crate) struct Lines<K> {
     /// Permits that neither are free nor return, until a refill. Only those of [one
     /// key](Self::IS_ONE) can be used up.
     pub(super) used_up: u64,
-    /// Lines that are to be served, or forgotten (Served, Gone), before the shard is unlocked.
+    /// Lines that are to be served, or forgotten (Served, Gone), before the shard is unlocked; of a
+    /// cancel of all, as it comes by again.
     pub(super) unsettled: Vec<u32>,
     /// Lines with waiters.
     pub(super) busy: usize,

@@ -84,6 +84,10 @@ impl<E: Engine> Table<E> {
                     count += usize::from(is_wait);
                 }
             }
+        }
+        // Once all of them have left, so that none is given what another leaves.
+        for number in self.shards.made() {
+            let mut shard = self.lock(number);
             self.engine.settle(&mut shard, now_ns, batch);
         }
         count

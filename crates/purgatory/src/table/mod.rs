@@ -190,8 +190,8 @@ pub(crate) trait Engine: Sized + Send + Sync + 'static {
         also: &mut Batch<Self>,
     ) -> Self::Left;
 
-    /// Does what follows from waits that [left](Self::leave), once all that end in this lock hold
-    /// have: with those that are due at one tick, none is given what another leaves. Runs under the
+    /// Does what follows from waits that [left](Self::leave), once all that end together have: those
+    /// of one lock hold, or of a cancel of all. None is given what another leaves. Runs under the
     /// shard's lock.
     #[inline]
     fn settle(&self, _shard: &mut Shard<Self>, _now_ns: EndedAt, _also: &mut Batch<Self>) {}

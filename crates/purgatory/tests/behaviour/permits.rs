@@ -204,3 +204,20 @@ fn a_lost_lease_counts_among_no_waits() {
     assert_eq!((times.expired.count(), times.lateness.count()), (1, 1));
     drop(late);
 }
+
+/// More of them than end under one lock hold: none gets the permits that a heavy head leaves.
+#[test]
+fn a_cancel_of_all_cancels_those_behind_a_heavy_head_too() {
+    let (_timer, permits) = permits(2);
+    let held = permits.try_acquire(1).unwrap();
+    let mut waits = vec![permits.acquire(2, MINUTE)];
+    for _ in 0..99 {
+        waits.push(permits.acquire(1, MINUTE));
+    }
+    assert_eq!(permits.waits().cancel_all("over"), 100);
+    for mut wait in waits {
+        assert!(over(&mut wait).is_err());
+    }
+    drop(held);
+    assert_eq!(permits.free(), 2);
+}

@@ -143,6 +143,26 @@ fn hand_over_of_lease_against_its_renewal() {
     });
 }
 
+/// All waits are cancelled as a permit returns: the key is forgotten once, by either. No fault fits: to
+/// serve a key that was forgotten panics under the lock, which ends a model's process.
+#[test]
+fn cancel_of_all_against_release() {
+    check(&[], || {
+        let timer = ManualTimer::new();
+        let permits = Permits::<u64>::keyed_builder("loom").timer(&timer);
+        let permits = permits.build().unwrap();
+        let held = permits.try_acquire_for(&1, 1).unwrap();
+        let mut next = permits.acquire_for(&1, 1, MS);
+        let returns = thread::spawn(move || drop(held));
+        let cancelled = permits.waits().cancel_all("over");
+        returns.join().unwrap();
+        let permit = ending(&mut next).expect("it has ended");
+        assert_eq!(permit.is_err(), cancelled == 1);
+        drop(permit);
+        assert_eq!((permits.taken_for(&1), permits.waits().len()), (0, 0));
+    });
+}
+
 /// The permits are closed as another request comes: it does not wait for ever.
 #[test]
 fn close_against_acquire() {
