@@ -134,3 +134,34 @@ fn a_wait_for_the_end_of_a_lease_contains_wakers_that_panic() {
     assert!(contained(|| poll_as(Waker::noop().clone())).is_pending());
     assert_eq!(permits.waits().stats().panics, 1);
 }
+
+/// A check that came true has beaten its cancel.
+#[test]
+fn a_beaten_reason_that_panics_is_contained() {
+    let (_timer, waits): (_, Waits) = by_hand();
+    let inside = waits.clone();
+    let mut is_parked = false;
+    let condition = move || {
+        if is_parked {
+            let reason = Reason::with("beaten", panics_on_drop());
+            assert_eq!(inside.cancel_for_key(&1, reason), 0);
+        }
+        mem::replace(&mut is_parked, true)
+    };
+    waits.park(when(condition, drop), &[1], MINUTE);
+    assert_eq!(contained(|| waits.check_and_complete(&1)), 1);
+    assert_eq!(waits.stats().panics, 1);
+}
+
+/// Its request has ended meanwhile.
+#[test]
+fn a_late_made_reply_that_panics_is_contained() {
+    let replies = Replies::on(&ManualTimer::new(), "replies").unwrap();
+    let reply = replies.expect(1, MINUTE).unwrap();
+    let make = || {
+        drop(reply);
+        panics_on_drop()
+    };
+    assert!(!contained(|| replies.deliver_with(&1, make)));
+    assert_eq!(replies.waits().stats().panics, 1);
+}

@@ -114,18 +114,21 @@ fn complete_ends_a_wait_under_check() {
     }
 }
 
-/// Whatever its keys. The purgatory is used again.
+/// Whatever its keys, which are free before the first is called back. The purgatory is used again.
 #[test]
 fn complete_all_empties_and_leaves_it_open() {
     let (timer, purgatory) = waiting();
     for round in 1..=2 {
         let mut probes = Vec::new();
-        for _ in 0..100 {
-            probes.push(Probe::parked(&purgatory, &["a"], SECOND));
-            probes.push(Probe::parked(&purgatory, &["b", "a"], NEVER));
-            probes.push(Probe::parked(&purgatory, &["a", "b"], SECOND));
+        for keys in [&["a"][..], &["b", "a"], &["a", "b"]].repeat(100) {
+            let probe = Probe::new();
+            let inside = purgatory.clone();
+            let keys_are_free = move |_| assert_eq!(inside.watched(), 0);
+            purgatory.park(probe.operation().then(keys_are_free), keys, SECOND);
+            probes.push(probe);
         }
         assert_eq!(purgatory.complete_all(), 300);
+        assert_eq!(purgatory.stats().panics, 0);
         for probe in probes {
             assert_eq!(probe.endings(), [Outcome::Completed]);
             assert_eq!(probe.checks(), 1);

@@ -119,6 +119,18 @@ fn with_comparisons<T>(count: usize, work: impl FnOnce() -> T) -> thread::Result
     done
 }
 
+/// The entry is there by then, with one watch of two and its place.
+#[test]
+fn a_park_whose_last_key_panics_leaves_nothing() {
+    let (_timer, waits): (_, Purgatory<Comparable>) = by_hand_with(|builder| builder.max_parked(2));
+    waits.park(never(), &[Comparable(1)], NEVER);
+    let keys = [3, 2, 1].map(Comparable);
+    let park = || waits.try_complete_else_watch(never(), &keys, NEVER);
+    assert!(with_comparisons(0, park).is_err());
+    assert_eq!((waits.len(), waits.watched(), waits.keys()), (1, 1, 1));
+    waits.park(never(), &[Comparable(2)], NEVER);
+}
+
 /// More than leave their key under one lock hold.
 const MANY: usize = 150;
 

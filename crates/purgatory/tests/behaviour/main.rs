@@ -16,7 +16,6 @@ mod endings;
 mod errors;
 mod fair_ends;
 mod held_up;
-mod kafka;
 mod keys_that_panic;
 mod leftovers;
 mod metrics;

@@ -17,7 +17,7 @@ fn monitor() -> (Waits, Monitor<&'static str, Numbers>) {
 fn a_change_of_many_keys_checks_each_wait_once() {
     let keys: Vec<u64> = (0..100).collect();
     let monitor = Monitor::new("monitor", Numbers::new()).unwrap();
-    let counts = [(); 3].map(|()| Arc::new(AtomicUsize::new(0)));
+    let counts = [(); 4].map(|()| Arc::new(AtomicUsize::new(0)));
     let wait = |keys: &[u64], count: &Arc<AtomicUsize>| {
         let count = count.clone();
         monitor.wait(keys, NEVER, move |_| {
@@ -30,20 +30,26 @@ fn a_change_of_many_keys_checks_each_wait_once() {
         wait(&keys[50..], &counts[1]),
         wait(&keys[99..], &counts[2]),
     ];
+    let _many = [(); 100].map(|()| wait(&keys[99..], &counts[3])); // more than are checked together
     let checks = || counts.each_ref().map(|count| count.swap(0, SeqCst));
-    assert_eq!(checks(), [1; 3]);
+    assert_eq!(checks(), [1, 1, 1, 100]);
     monitor.update(|_| ());
-    assert_eq!(checks(), [1; 3]);
+    assert_eq!(checks(), [1, 1, 1, 100]);
     monitor.update_keys(|_| ((), [&keys[..], &keys[..]].concat()));
-    assert_eq!(checks(), [1; 3]);
+    assert_eq!(checks(), [1, 1, 1, 100]);
     monitor.update_keys(|_| ((), keys[..60].to_vec()));
-    assert_eq!(checks(), [1, 1, 0]);
+    assert_eq!(checks(), [1, 1, 0, 0]);
 
     let inside = monitor.clone();
-    let changes = when(|| false, move |_| inside.update(|_| ()));
-    monitor.purgatory().park(changes, &[1000], NEVER);
-    assert_eq!(monitor.purgatory().complete_for_key(&1000), 1);
-    assert_eq!(checks(), [1; 3]);
+    let count = counts[0].clone();
+    let changes = move |_| {
+        inside.update(|_| ());
+        assert_eq!(count.load(SeqCst), 0, "once the callback has returned");
+    };
+    let purgatory = monitor.purgatory();
+    purgatory.park(when(|| false, changes), &[1000], NEVER);
+    assert_eq!(purgatory.complete_for_key(&1000), 1);
+    assert_eq!((checks(), purgatory.stats().panics), ([1, 1, 1, 100], 0));
 }
 
 /// The message of a panic.

@@ -296,6 +296,25 @@ fn panics_are_contained_and_counted() {
     assert_empty(&purgatory);
 }
 
+/// In Kafka an operation is put on the timer after its last-chance check, so one whose check throws
+/// there is watched and never expires.
+#[test]
+fn a_last_chance_check_that_panics_leaves_no_watch() {
+    let (_timer, purgatory) = waiting();
+    let probe = Probe::new();
+    let raises = purgatory.clone();
+    let mut is_first = true;
+    let operation = probe.operation().on_check(move || {
+        assert!(mem::take(&mut is_first), "in the last-chance check");
+        // An event from elsewhere, so that it is checked again once it is watched.
+        on_another_thread(|| raises.check_and_complete(&"a"));
+    });
+    let parked = purgatory.try_complete_else_watch(operation, &["a", "b"], MINUTE);
+    parked.unwrap();
+    assert_eq!((probe.checks(), probe.endings()), (2, vec![PANICKED]));
+    assert_empty(&purgatory);
+}
+
 /// One is parked late, since its check took so long, and one is rescheduled to be due by now.
 #[test]
 fn a_clock_jump_expires_in_order_of_deadlines() {

@@ -176,6 +176,13 @@ fn each_interval_has_one_check_and_expiry_is_on_time() {
         timer.advance(timeout_ms * MS);
         assert_eq!((probe.endings(), probe.checks()), (vec![Expired], checks));
     }
+    // A sweep that is handed down on its way comes once.
+    let (timer, purgatory): (_, Waiting) = by_hand_with(|builder| builder.recheck_every(MINUTE));
+    let probe = Probe::parked(&purgatory, &["a"], NEVER);
+    for _ in 0..180 {
+        timer.advance(SECOND);
+    }
+    assert_eq!(probe.checks(), 4);
 }
 
 /// However they were parked: one to two intervals after that, then each interval. Each is checked

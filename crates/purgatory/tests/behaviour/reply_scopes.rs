@@ -85,32 +85,50 @@ fn moved_requests_expire_in_the_order_of_moves() {
     assert!(order.lock().unwrap().iter().copied().eq(0..20));
 }
 
-/// A value whose clones this counts, and may look into the scope: it runs unlocked.
-struct Ack(Scope, ReplyScope<Ack>, Arc<Mutex<usize>>);
+/// A value that calls its scope as it is cloned first: the first request is answered, and another
+/// one is expected.
+struct Ack {
+    scope: ReplyScope<Ack>,
+    clones: Arc<AtomicUsize>,
+    later: Arc<Mutex<Option<WaitFuture<Ack>>>>,
+}
 
-impl Clone for Ack {
-    fn clone(&self) -> Self {
-        assert_eq!(
-            self.1
-                .deliver_up_to(0, Ack(self.0.clone(), self.1.clone(), self.2.clone())),
-            0
-        );
-        *self.2.lock().unwrap() += 1;
-        Ack(self.0.clone(), self.1.clone(), self.2.clone())
+impl Ack {
+    fn again(&self) -> Self {
+        Ack {
+            scope: self.scope.clone(),
+            clones: self.clones.clone(),
+            later: self.later.clone(),
+        }
     }
 }
 
+impl Clone for Ack {
+    fn clone(&self) -> Self {
+        if self.clones.fetch_add(1, SeqCst) == 0 {
+            assert!(self.scope.deliver(1, self.again()).is_ok());
+            let (_, later) = self.scope.expect(SECOND).unwrap();
+            *self.later.lock().unwrap() = Some(later);
+        }
+        self.again()
+    }
+}
+
+/// Only what was expected before the call is confirmed.
 #[test]
 fn deliver_up_to_clones_its_value_unlocked() {
-    let (_timer, _, [other]) = scopes();
-    let timer = ManualTimer::new();
-    let acks = ReplyScope::on(&timer, "acks").unwrap();
-    let scope: ReplyScope<Ack> = acks.another();
+    let scope = ReplyScope::on(&ManualTimer::new(), "acks").unwrap();
     let _replies = [(); 3].map(|()| scope.expect(SECOND).unwrap().1);
-    let clones = Arc::default();
-    let ack = Ack(other, scope.clone(), Arc::clone(&clones));
-    assert_eq!(scope.deliver_up_to(3, ack), 3);
-    assert_eq!(*clones.lock().unwrap(), 2);
+    let ack = Ack {
+        scope: scope.clone(),
+        clones: Arc::default(),
+        later: Arc::default(),
+    };
+    let other = ack.again();
+    assert_eq!(scope.deliver_up_to(u64::MAX, ack), 2);
+    assert_eq!(other.clones.load(SeqCst), 2);
+    let mut later = other.later.lock().unwrap().take().unwrap();
+    assert!(poll(&mut later).is_pending());
 }
 
 #[test]

@@ -48,6 +48,11 @@ fn a_stream_yields_replies_in_order_until_the_count() {
     let expected = [Some(Ok("one")), Some(Ok("two")), Some(Ok("three")), None];
     assert_eq!(got, expected);
     assert_eq!((next(&mut stream), stream.id()), (None, None));
+
+    // A count of 0 is one of 1.
+    let _one = replies.expect_many(2, 0, SECOND).unwrap();
+    assert_eq!(replies.deliver(&2, "one"), Ok(()));
+    assert_nothing_waits(&waits_of);
 }
 
 #[test]

@@ -119,23 +119,23 @@ fn unranked_keys_are_dropped_with_nothing_locked() {
 #[test]
 fn parked_operations_are_counted_by_label() {
     let (timer, waits): (_, Waits) = by_hand_with(|builder| builder.shards(1));
-    let produce = Watches::keys(&["a"]).labelled("produce");
-    let mut produce = waits.wait(produce, NEVER, || None::<()>);
+    let acks = Watches::keys(&["a"]).labelled("acks");
+    let mut acks = waits.wait(acks, NEVER, || None::<()>);
     let fetch = |keys| Watches::keys(keys).labelled("fetch");
     let id = waits.park(never(), fetch(&["a"]), NEVER);
     waits.park(never(), fetch(&["a", "b"]), 5 * MS);
     waits.park(never(), &["a"], NEVER); // without one
     let snapshot = waits.snapshot(9);
-    assert_eq!(snapshot.labels, [("fetch", 2), ("produce", 1)]);
+    assert_eq!(snapshot.labels, [("fetch", 2), ("acks", 1)]);
     let mut labels: Vec<_> = snapshot.oldest.iter().map(|parked| parked.label).collect();
     labels.sort();
-    let expected = [None, Some("fetch"), Some("fetch"), Some("produce")];
+    let expected = [None, Some("acks"), Some("fetch"), Some("fetch")];
     assert_eq!(labels, expected);
 
     timer.advance(5 * MS);
     waits.cancel(id, "gone");
-    assert_eq!(waits.snapshot(9).labels, [("produce", 1)]);
-    assert!(poll(&mut produce).is_pending());
+    assert_eq!(waits.snapshot(9).labels, [("acks", 1)]);
+    assert!(poll(&mut acks).is_pending());
     waits.cancel_all("gone");
     assert_eq!(waits.snapshot(9).labels, []);
 }
