@@ -66,46 +66,6 @@ fn an_outcome_says_why() {
     assert_eq!(refused, "no watch key");
 }
 
-#[test]
-fn waits_say_that_they_met_a_limit_or_a_shutdown() {
-    let timer = ManualTimer::new();
-    let build = |name| Purgatory::<u32>::builder(name).timer(&timer).max_parked(2);
-    let is = |wait: WaitFuture<()>| {
-        let error = wait.wait_blocking().unwrap_err();
-        (error.is_shutdown(), error.is_busy())
-    };
-    let waits = build("waits").build().unwrap();
-    let wait = |key| waits.wait(&[key], NEVER, || false);
-
-    // Neither: the wait's own end.
-    let late = waits.wait(&[1], MS, || false);
-    let cancelled = wait(2);
-    let full = wait(3);
-    waits.cancel_for_key(&2, "shut down");
-    timer.advance(MS);
-    assert_eq!([is(late), is(cancelled)], [(false, false); 2]);
-    let no_key = waits.wait(&[], NEVER, || false);
-    assert_eq!(is(no_key), (false, false));
-
-    // A limit, then each of the ends of a purgatory.
-    assert_eq!(is(full), (false, true));
-    let before = wait(1);
-    waits.shutdown(MINUTE);
-    let other = build("other").build().unwrap();
-    let dropped = other.wait(&[1], NEVER, || false);
-    drop(other);
-    assert_eq!([is(before), is(wait(1)), is(dropped)], [(true, false); 3]);
-
-    // Closed permits end all alike.
-    let permits = Permits::new("permits", 0).unwrap();
-    let acquire = || permits.acquire(1, NEVER);
-    let waiting = acquire();
-    permits.close();
-    let is = |error: WaitError| (error.is_shutdown(), error.is_busy());
-    let ends = [waiting, acquire()].map(|wait| is(wait.wait_blocking().unwrap_err()));
-    assert_eq!(ends, [(true, false); 2]);
-}
-
 /// Each says in words of its own what it is.
 #[test]
 fn errors_of_forms_say_what_they_are() {
@@ -150,11 +110,20 @@ fn an_epoch_that_begins_again_is_told_so() {
 #[test]
 fn refusals_are_limits_or_shutdowns_or_neither() {
     use WaitError::{
-        AlreadyExpected, Closed, Full, KeyClosed, Late, NoKeys, NotExpected, OtherEpoch,
+        AlreadyExpected, Cancelled, Closed, Full, KeyClosed, Late, NoKeys, NotExpected, OtherEpoch,
         ScopeClosed, TooHeavy, TooManyKeys,
     };
     let (limit, weight) = (1, 2);
-    let shutdowns = [Closed, ScopeClosed, KeyClosed];
+    let closed = CancelReason::Closed("closed".into());
+    let shutdowns = [
+        Closed,
+        ScopeClosed,
+        KeyClosed,
+        Cancelled(CancelReason::Shutdown),
+        Cancelled(CancelReason::Dropped),
+        Cancelled(closed),
+    ];
+    let requested = CancelReason::Requested("shut down".into());
     let heavy = TooHeavy { weight, limit: 1 };
     let limits = [Full { limit }, TooManyKeys { limit }];
     let neither = [
@@ -167,6 +136,8 @@ fn refusals_are_limits_or_shutdowns_or_neither() {
             named: 0,
             present: 1,
         },
+        WaitError::Expired,
+        Cancelled(requested),
     ];
     let is = |reason: &WaitError| (reason.is_shutdown(), reason.is_busy());
     assert!(shutdowns.iter().all(|reason| is(reason) == (true, false)));

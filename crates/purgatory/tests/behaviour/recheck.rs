@@ -307,18 +307,27 @@ impl Executor for DropsJobs {
     }
 }
 
+/// Nor does one that runs jobs in place.
 #[test]
 fn a_long_sweep_of_a_closed_executor_needs_no_stack() {
     on_stack(256 << 10, || {
-        let (timer, purgatory): (_, Waiting) =
-            by_hand_with(|builder| builder.recheck_every(EVERY).executor(DropsJobs));
-        let probe = Probe::new();
-        for _ in 0..64 * 1000 {
-            purgatory.park(probe.operation(), &["a"], NEVER);
+        for is_closed in [true, false] {
+            let (timer, purgatory): (_, Waiting) = by_hand_with(|builder| {
+                let builder = builder.recheck_every(EVERY);
+                if is_closed {
+                    builder.executor(DropsJobs)
+                } else {
+                    builder
+                }
+            });
+            let probe = Probe::new();
+            for _ in 0..64 * 400 {
+                purgatory.park(probe.operation(), &["a"], NEVER);
+            }
+            let parked = purgatory.len();
+            timer.advance(2 * EVERY);
+            assert_eq!(probe.checks(), 3 * parked);
         }
-        let parked = purgatory.len();
-        timer.advance(2 * EVERY);
-        assert_eq!(probe.checks(), 3 * parked);
     });
 }
 
