@@ -74,10 +74,7 @@ impl<T> Future for WaitFuture<T> {
         if must_yield(context.waker()) {
             return Poll::Pending;
         }
-        match &mut self.source {
-            Source::Entry(entry) => entry.poll(context.waker()),
-            _ => Poll::Ready(self.take_here()),
-        }
+        self.poll_now(context.waker())
     }
 }
 
@@ -174,9 +171,18 @@ impl<T> WaitFuture<T> {
     /// # Panics
     /// Panics if the future was ready at an earlier poll.
     pub fn try_take(mut self) -> Result<Result<T, WaitError>, Self> {
-        match Pin::new(&mut self).poll(&mut Context::from_waker(Waker::noop())) {
+        match self.poll_now(Waker::noop()) {
             Poll::Ready(result) => Ok(result),
             Poll::Pending => Err(self),
+        }
+    }
+
+    /// Polls without a look at the budget of a task.
+    #[inline(always)] // as `poll`
+    fn poll_now(&mut self, waker: &Waker) -> Poll<Result<T, WaitError>> {
+        match &mut self.source {
+            Source::Entry(entry) => entry.poll(waker),
+            _ => Poll::Ready(self.take_here()),
         }
     }
 
@@ -238,9 +244,9 @@ impl<T> WaitFuture<T> {
     /// cancelled.
     pub fn wait_blocking(mut self) -> Result<T, WaitError> {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
-        let mut context = Context::from_waker(&waker);
         loop {
-            if let Poll::Ready(result) = Pin::new(&mut self).poll(&mut context) {
+            // A task that blocks cannot yield: without a budget left it would wait for ever.
+            if let Poll::Ready(result) = self.poll_now(&waker) {
                 return result;
             }
             if self.entry().is_some_and(PendingAnswer::must_not_block) {

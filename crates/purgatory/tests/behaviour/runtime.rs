@@ -149,6 +149,19 @@ async fn try_take_needs_no_budget() {
     }
 }
 
+/// A task that blocks, though it should not, cannot yield: it waits as any thread does.
+#[tokio::test]
+async fn a_blocking_wait_needs_no_budget() {
+    let replies: Replies<u32, u32> = Replies::on(&ManualTimer::new(), "r").unwrap();
+    let permits = Permits::on(&ManualTimer::new(), "p", 1).unwrap();
+    for number in 0..1000 {
+        let reply = replies.expect(number, NEVER).unwrap();
+        replies.deliver(&number, number).unwrap();
+        assert_eq!(reply.wait_blocking(), Ok(number));
+        assert!(permits.acquire(1, NEVER).wait_blocking().is_ok());
+    }
+}
+
 /// The lines of a program, in a test whose clock is paused.
 #[tokio::test(start_paused = true)]
 async fn forms_on_the_current_runtimes_timer_expire_by_its_clock() {
