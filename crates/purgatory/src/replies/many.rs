@@ -17,6 +17,8 @@ use std::{
     task::{Context, Poll},
 };
 
+use timer_core::driver::{must_yield, spend_budget};
+
 use crate::{
     error::WaitError,
     operation::{OperationId, Timeout, opaque},
@@ -133,8 +135,12 @@ impl<V: Send + 'static> ReplyStream<V> {
         poll_fn(|context| self.poll_next(context))
     }
 
-    /// Polls for the next reply, as a `Stream` does. See [`next_reply`](Self::next_reply).
+    /// Polls for the next reply, as a `Stream` does. See [`next_reply`](Self::next_reply). A task of
+    /// tokio that has used up its cooperative budget yields first (feature `tokio`).
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<V, WaitError>>> {
+        if must_yield(context.waker()) {
+            return Poll::Pending;
+        }
         // 1. The oldest reply that came.
         if let Some(reply) = self.buffer.pop() {
             return self.yielded(reply);
@@ -162,6 +168,7 @@ impl<V: Send + 'static> ReplyStream<V> {
 
     /// Yields a reply, and ends the request if it is the last.
     fn yielded(&mut self, reply: V) -> Poll<Option<Result<V, WaitError>>> {
+        spend_budget();
         if self.is_last.as_mut().is_some_and(|is_last| is_last(&reply)) {
             self.end = None;
             self.ended = None;

@@ -120,6 +120,16 @@ async fn loop_over_ready_waits_yields_to_its_neighbours() {
         }
     };
     assert!(turns_of_a_neighbour_of(free).await > 10);
+    let mut stream = replies.expect_many(0, usize::MAX, NEVER).unwrap();
+    for number in 0..10_000 {
+        replies.deliver(&0, number).unwrap();
+    }
+    let taken = async {
+        for number in 0..10_000 {
+            assert_eq!(stream.next_reply().await, Some(Ok(number)));
+        }
+    };
+    assert!(turns_of_a_neighbour_of(taken).await > 10);
 }
 
 /// Runs `eager`; returns how often a task beside it had its turn meanwhile.
