@@ -2,7 +2,7 @@
 
 use std::{any::Any, fmt, time::Duration};
 
-use timer_core::{Moment, TickLength, TimerHandle};
+use timer_core::{Moment, TaskId, TickLength, TimerHandle};
 
 use crate::reason::Reason;
 
@@ -260,15 +260,47 @@ impl fmt::Display for CancelReason {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OperationId {
-    pub(crate) handle: TimerHandle,
-    /// The number of its purgatory.
-    pub(crate) purgatory: u32,
+    // Whole words, since an id is moved in whole words as soon as it is made: a word that was written
+    // in parts is waited for.
+    /// The handle's shard in 8 bits, and its sequence in 56.
+    upper: u64,
+    /// One above the handle's index, and the number of its purgatory, in 32 bits each.
+    lower: u64,
+}
+
+impl OperationId {
+    /// Makes the id of the operation that has this handle in the purgatory of this number.
+    #[inline]
+    pub(crate) fn new(handle: TimerHandle, purgatory: u32) -> OperationId {
+        let bits = handle.to_bits();
+        OperationId {
+            upper: (bits >> 32) as u64,
+            lower: (bits as u64) << 32 | u64::from(purgatory),
+        }
+    }
+
+    /// Returns the number of its purgatory.
+    #[inline]
+    pub(crate) fn purgatory(self) -> u32 {
+        self.lower as u32
+    }
+
+    /// Returns its handle.
+    #[inline]
+    pub(crate) fn handle(self) -> TimerHandle {
+        let index = (self.lower >> 32) as u32 - 1;
+        let sequence = self.upper & (u64::MAX >> 8);
+        TimerHandle::new(
+            (self.upper >> 56) as usize,
+            TaskId::from_parts(index, sequence),
+        )
+    }
 }
 
 impl fmt::Display for OperationId {
     /// Writes hexadecimal digits: the purgatory's number, a dash, the operation's.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:x}-{:x}", self.purgatory, self.handle.to_bits())
+        write!(f, "{:x}-{:x}", self.purgatory(), self.handle().to_bits())
     }
 }
 

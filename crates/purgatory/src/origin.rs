@@ -44,7 +44,7 @@ pub(crate) trait AnswerOrigin<T>: Send + Sync {
     /// way, it would be copied.
     fn poll_first(
         &self,
-        handle: &TimerHandle,
+        id: OperationId,
         waker: &Waker,
         progress: &mut Progress,
     ) -> Poll<Result<T, WaitError>>;
@@ -52,11 +52,11 @@ pub(crate) trait AnswerOrigin<T>: Send + Sync {
     /// is as the first.
     fn poll_later(
         &self,
-        handle: &TimerHandle,
+        id: OperationId,
         waker: &Waker,
         progress: &mut Progress,
     ) -> Poll<Result<T, WaitError>> {
-        self.poll_first(handle, waker, progress)
+        self.poll_first(id, waker, progress)
     }
     /// Returns true if the answer lies in the origin, which then is the future's alone once it has
     /// that.
@@ -117,9 +117,9 @@ impl<T> PendingAnswer<T> {
             return Poll::Ready(alone.into_answer());
         }
         if is_first {
-            origin.poll_first(&self.id.handle, waker, &mut self.progress)
+            origin.poll_first(self.id, waker, &mut self.progress)
         } else {
-            origin.poll_later(&self.id.handle, waker, &mut self.progress)
+            origin.poll_later(self.id, waker, &mut self.progress)
         }
     }
 
@@ -137,7 +137,7 @@ impl<T> PendingAnswer<T> {
     /// Reschedules the operation, unless it has ended.
     pub(crate) fn reschedule(&self, timeout: Timeout) -> bool {
         match &self.origin {
-            Some(origin) => origin.reschedule(self.id.handle, timeout),
+            Some(origin) => origin.reschedule(self.id.handle(), timeout),
             None => false,
         }
     }
@@ -155,7 +155,7 @@ impl<T> Drop for PendingAnswer<T> {
         let is_over = self.progress == Progress::Over;
         if let Some(origin) = self.origin.as_ref().filter(|_| !is_over) {
             if !failpoint!(DroppedFutureLeavesOperation) {
-                origin.abandon(self.id.handle);
+                origin.abandon(self.id.handle());
             }
         }
     }

@@ -161,37 +161,31 @@ fn take_off_scope<K: WatchKey, V: Send + 'static>(
     }
 }
 
-impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
-    /// Expects a reply under this key; returns where it waits. `None` if it had no time to wait.
+impl<K: WatchKey, V: Send + 'static> Handle<Requests<K, V>> {
+    /// Expects a reply under this key.
     #[inline(never)]
     pub(super) fn expect(
         &self,
         key: K,
         timeout: Timeout,
         buffer: impl FnOnce() -> Option<Arc<Buffer<V>>>,
-    ) -> Result<Option<TimerHandle>, Refused<K>> {
+    ) -> Result<WaitFuture<V>, Refused<K>> {
         // 1. The key's `Hash` and the clock are read with nothing locked.
-        let hash = self.hash(&key);
-        let arrival = self.arrival(timeout);
-        let mut shard = self.shard_of(hash);
+        let table = &self.table;
+        let hash = table.hash(&key);
+        let arrival = table.arrival(timeout);
+        let mut shard = table.shard_of(hash);
         if arrival.is_over && !shard.closed {
             shard.count_at_once();
-            return Ok(None);
+            return Ok(WaitFuture::ready(Err(WaitError::Expired)));
         }
         // 2. One waiter for each key.
-        let mut refused = shard.refuses();
-        if refused.is_none() && find(&shard, hash as u32, |_, of| *of == key).is_some() {
-            refused = Some(WaitError::AlreadyExpected);
-        }
-        if refused.is_none() {
-            refused = self.take_place();
-        }
-        if let Some(reason) = refused {
+        let hash = hash as u32;
+        if let Some(reason) = table.refusal(&shard, hash, &key) {
             drop(shard);
-            return Err(self.refuse(key, reason));
+            return Err(table.refuse(key, reason));
         }
         // 3. Park it.
-        let hash = hash as u32;
         let request = |failures| Expected {
             key,
             hash,
@@ -199,7 +193,29 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
             member: None,
             buffer: buffer(),
         };
-        Ok(Some(self.park_request(&mut shard, arrival, hash, request)))
+        let at = table.park_request(&mut shard, arrival, hash, request);
+        drop(shard);
+        Ok(self.future(at))
+    }
+
+    /// Returns the future of a request that waits there.
+    #[inline(always)]
+    pub(super) fn future(&self, at: TimerHandle) -> WaitFuture<V> {
+        WaitFuture::at(self.share(), self.table.frame.id(at))
+    }
+}
+
+impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
+    /// Returns why a request is not parked under this key; `None` if it is: it has its place then.
+    #[inline(always)]
+    fn refusal(&self, shard: &Locked<'_, K, V>, hash: u32, key: &K) -> Option<WaitError> {
+        if let Some(reason) = shard.refuses() {
+            return Some(reason);
+        }
+        if find(shard, hash, |_, of| of == key).is_some() {
+            return Some(WaitError::AlreadyExpected);
+        }
+        self.take_place()
     }
 
     #[cold]
@@ -384,16 +400,4 @@ pub(super) fn find<K: WatchKey, V: Send + 'static>(
 ) -> Option<u32> {
     let is_it = |index| is_it(index, &shard.wait(index).key);
     shard.records.find(hash, is_it)
-}
-
-/// Returns the future of a request that waits there; without a place it had no time to wait.
-#[inline]
-pub(super) fn future<K: WatchKey, V: Send + 'static>(
-    handle: &Handle<Requests<K, V>>,
-    at: Option<TimerHandle>,
-) -> WaitFuture<V> {
-    match at {
-        Some(at) => WaitFuture::at(handle.share(), handle.table.frame.id(at)),
-        None => WaitFuture::ready(Err(WaitError::Expired)),
-    }
 }

@@ -15,10 +15,7 @@ use crate::{
     error::Refused,
     operation::{CancelReason, Timeout, opaque},
     reason::Reason,
-    replies::{
-        engine::{Requests, future},
-        many::Buffer,
-    },
+    replies::{engine::Requests, many::Buffer},
     settings::{Form, Settings},
     table::handle::Handle,
     wait::WaitFuture,
@@ -138,10 +135,9 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     ///
     /// # Panics
     /// Panics only if the key's own `Hash` or `Eq` panics. Then no reply is expected.
-    #[inline] // its future is made where it stays
+    #[inline]
     pub fn expect(&self, key: K, timeout: impl Into<Timeout>) -> Result<WaitFuture<V>, Refused<K>> {
-        let at = self.handle.table.expect(key, timeout.into(), || None)?;
-        Ok(future(&self.handle, at))
+        self.handle.expect(key, timeout.into(), || None)
     }
 
     /// Expects up to `count` replies under this key, as a subscription or a request to many
@@ -189,8 +185,8 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     ) -> Result<ReplyStream<V>, Refused<K>> {
         let buffer = Arc::new(Buffer::new(count, &self.handle.table.frame.executor));
         let shared = || Some(buffer.clone());
-        let at = self.handle.table.expect(key, timeout.into(), shared)?;
-        Ok(ReplyStream::new(buffer, future(&self.handle, at)))
+        let last = self.handle.expect(key, timeout.into(), shared)?;
+        Ok(ReplyStream::new(buffer, last))
     }
 
     /// Delivers a reply to the waiter of its key, and wakes the waiter's task. When this returns,

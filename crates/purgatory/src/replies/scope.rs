@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use timer_core::{BuildError, Timer, TimerHandle};
+use timer_core::{BuildError, Timer};
 
 use crate::{
     builder::Builder,
@@ -13,7 +13,7 @@ use crate::{
     operation::{CancelReason, Outcome, Timeout, opaque},
     reason::Reason,
     replies::{
-        engine::{Expected, Locked, Requested, Requests, find, future},
+        engine::{Expected, Locked, Requested, Requests, find},
         many::{Buffer, ReplyStream},
         member::Scope,
     },
@@ -153,8 +153,7 @@ impl<V: Send + 'static> ReplyScope<V> {
     /// [`Closed`](WaitError::Closed) after a shutdown, [`Full`](WaitError::Full) at the
     /// bound. Send nothing then.
     pub fn expect(&self, timeout: impl Into<Timeout>) -> Result<(u64, WaitFuture<V>), WaitError> {
-        let (number, at) = self.park(timeout.into(), || None)?;
-        Ok((number, future(&self.handle, at)))
+        self.park(timeout.into(), || None)
     }
 
     /// Expects up to `count` replies to a new request, as
@@ -169,18 +168,17 @@ impl<V: Send + 'static> ReplyScope<V> {
         timeout: impl Into<Timeout>,
     ) -> Result<(u64, ReplyStream<V>), WaitError> {
         let buffer = Arc::new(Buffer::new(count, &self.handle.table.frame.executor));
-        let (number, at) = self.park(timeout.into(), || Some(buffer.clone()))?;
-        let replies = ReplyStream::new(buffer, future(&self.handle, at));
-        Ok((number, replies))
+        let (number, last) = self.park(timeout.into(), || Some(buffer.clone()))?;
+        Ok((number, ReplyStream::new(buffer, last)))
     }
 
-    /// Parks a request; returns its number and its place. `None` if it had no time to wait.
+    /// Parks a request; returns its number and its future.
     #[inline(always)]
     fn park(
         &self,
         timeout: Timeout,
         buffer: impl FnOnce() -> Option<Arc<Buffer<V>>>,
-    ) -> Result<(u64, Option<TimerHandle>), WaitError> {
+    ) -> Result<(u64, WaitFuture<V>), WaitError> {
         let arrival = self.table().arrival(timeout);
         let mut shard = self.lock();
         // 1. A scope that was closed refuses all, and so does a form.
@@ -192,7 +190,7 @@ impl<V: Send + 'static> ReplyScope<V> {
         if arrival.is_over && !shard.closed {
             self.scope.set_last_number(number);
             shard.count_at_once();
-            return Ok((number, None));
+            return Ok((number, WaitFuture::ready(Err(WaitError::Expired))));
         }
         if let Some(reason) = shard.refuses().or_else(|| self.table().take_place()) {
             drop(shard);
@@ -211,7 +209,8 @@ impl<V: Send + 'static> ReplyScope<V> {
         let at = table.park_request(&mut shard, arrival, hash, request);
         self.scope.append(&mut *shard, at.index());
         self.scope.set_last_number(number);
-        Ok((number, Some(at)))
+        drop(shard);
+        Ok((number, self.handle.future(at)))
     }
 
     #[cold]

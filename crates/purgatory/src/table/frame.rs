@@ -103,15 +103,12 @@ impl Frame {
 
     /// The public name of an operation.
     pub(crate) fn id(&self, handle: TimerHandle) -> OperationId {
-        OperationId {
-            handle,
-            purgatory: self.number,
-        }
+        OperationId::new(handle, self.number)
     }
 
     /// The operation of a public name, unless it is another form's.
     pub(crate) fn handle(&self, id: OperationId) -> Option<TimerHandle> {
-        (id.purgatory == self.number).then_some(id.handle)
+        (id.purgatory() == self.number).then(|| id.handle())
     }
 
     /// Enters a call: callbacks that it brings about run on this thread, by its outermost call.

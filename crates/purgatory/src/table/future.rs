@@ -11,7 +11,7 @@ use timer_core::TimerHandle;
 
 use crate::{
     error::WaitError,
-    operation::{CancelReason, Outcome, Timeout},
+    operation::{CancelReason, OperationId, Outcome, Timeout},
     origin::{AnswerOrigin, Progress},
     sync::Spaced,
     table::{Batch, Ended, Engine, Table, shard::EntryState},
@@ -24,27 +24,6 @@ pub(crate) trait Yields<T>: Engine {
 }
 
 impl<E: Engine> Table<E> {
-    /// Makes what the future yields.
-    #[inline(always)]
-    fn polled<T>(
-        self: &Arc<Self>,
-        at: TimerHandle,
-        answer: Option<Result<E::Answer, WaitError>>,
-        progress: &mut Progress,
-    ) -> Poll<Result<T, WaitError>>
-    where
-        E: Yields<T>,
-    {
-        let Some(answer) = answer else {
-            return Poll::Pending;
-        };
-        progress.finish();
-        match answer {
-            Ok(answer) => Poll::Ready(Ok(E::yielded(self, at, answer))),
-            Err(error) => Poll::Ready(Err(error)),
-        }
-    }
-
     /// Ends the wait of a future that is dropped, or takes its answer back. What is dropped with it is
     /// dropped in turn, so that a chain of tasks or values that each drop the next one's future needs
     /// no stack.
@@ -93,18 +72,19 @@ impl<E: Engine> Table<E> {
 #[cold]
 fn poll_where_it_is<E: Yields<T>, T>(
     table: &Spaced<Arc<Table<E>>>,
-    handle: &TimerHandle,
+    id: OperationId,
     waker: &Waker,
     progress: &mut Progress,
 ) -> Poll<Result<T, WaitError>> {
     if failpoint!(PollStaysBehind) {
         return Poll::Pending;
     }
-    let mut at = *handle;
+    let first = id.handle();
+    let mut at = first;
     drop(table.lock_moved(&mut at));
-    let polled = table.poll_later(&at, waker, progress);
-    if polled.is_ready() && at != *handle {
-        Table::abandon(table, *handle);
+    let polled = table.poll_later(table.frame.id(at), waker, progress);
+    if polled.is_ready() && at != first {
+        Table::abandon(table, first);
     }
     polled
 }
@@ -112,13 +92,13 @@ fn poll_where_it_is<E: Yields<T>, T>(
 impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
     fn poll_first(
         &self,
-        handle: &TimerHandle,
+        id: OperationId,
         waker: &Waker,
         progress: &mut Progress,
     ) -> Poll<Result<T, WaitError>> {
         // 1. A waker is cloned before the lock is taken, and dropped after that.
         let mut unused = Some(waker.clone());
-        let at = *handle;
+        let at = id.handle();
         let mut shard = self.lock(at.shard());
         if let Some(last) = shard.waker_mut(at.id()) {
             if !failpoint!(PollLeavesNoWaker) {
@@ -133,20 +113,29 @@ impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
         // 2. It has ended, or moved.
         drop(shard);
         self.frame.call(|| drop(unused));
-        poll_where_it_is(self, handle, waker, progress)
+        poll_where_it_is(self, id, waker, progress)
     }
 
     fn poll_later(
         &self,
-        handle: &TimerHandle,
+        id: OperationId,
         waker: &Waker,
         progress: &mut Progress,
     ) -> Poll<Result<T, WaitError>> {
+        // 1. The answer, as nearly always.
+        let handle = id.handle();
         let mut shard = self.lock(handle.shard());
         if let Some(answer) = shard.take_answer(handle.id()) {
             drop(shard);
-            return self.polled(*handle, Some(answer), progress);
+            progress.finish();
+            return Poll::Ready(Ok(E::yielded(self, handle, answer)));
         }
+        if let Some(error) = shard.take_error(handle.id()) {
+            drop(shard);
+            progress.finish();
+            return Poll::Ready(Err(error));
+        }
+        // 2. It waits, or has moved.
         let is_known = match shard.waker_mut(handle.id()) {
             Some(_) if failpoint!(PollLeavesNoWaker) => true,
             Some(_) if failpoint!(FirstWakerStays) => true,
@@ -158,7 +147,7 @@ impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
         if is_known {
             return Poll::Pending;
         }
-        self.poll_first(handle, waker, progress)
+        self.poll_first(id, waker, progress)
     }
 
     fn abandon(&self, handle: TimerHandle) {

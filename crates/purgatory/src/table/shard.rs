@@ -401,21 +401,34 @@ impl<E: Engine> Shard<E> {
         self.wheel.get_mut(id)?.waker_mut()
     }
 
-    /// Takes the answer of a wait that has ended, and its entry away. O(1).
+    /// Takes the answer of a wait that was given one, and its entry away. O(1).
     #[inline(always)]
-    pub(super) fn take_answer(&mut self, id: TaskId) -> Option<Result<E::Answer, WaitError>> {
+    pub(super) fn take_answer(&mut self, id: TaskId) -> Option<E::Answer> {
         // It goes into `answer` from where it lies: each step on a way back copies it.
         let mut answer = None;
         self.wheel.end_with(id, |place| {
-            let entry = place.take_if(|entry| matches!(entry.state, EntryState::Answered(_)))?;
+            let is_answer =
+                |entry: &mut Entry<E>| matches!(entry.state, EntryState::Answered(Ok(_)));
+            let entry = place.take_if(is_answer)?;
             match entry.state {
-                EntryState::Answered(taken) => answer = Some(taken),
+                EntryState::Answered(Ok(taken)) => answer = Some(taken),
                 other => mem::forget(other), // it is an answer
             }
             Some(())
         })?;
         self.answered -= 1;
         answer
+    }
+
+    /// Takes the error of a wait that ended without an answer, and its entry away. O(1).
+    pub(super) fn take_error(&mut self, id: TaskId) -> Option<WaitError> {
+        let EntryState::Answered(Err(_)) = self.wheel.get(id)?.state else {
+            return None;
+        };
+        match self.abandon(id, None)? {
+            EntryState::Answered(answer) => answer.err(),
+            EntryState::Waits { .. } | EntryState::Moved(_) => None,
+        }
     }
 
     /// Ends a wait for the table. Adds it to `batch`, behind those that its leaving ends; false if

@@ -24,7 +24,7 @@ use crate::{
     },
     engine::Core,
     error::WaitError,
-    operation::{CancelReason, Outcome, Timeout, ToPark},
+    operation::{CancelReason, OperationId, Outcome, Timeout, ToPark},
     origin::{AnswerOrigin, PANICKED, Progress},
     sync::{AtomicBool, Mutex, Ordering, Share, Unwatched},
     table::call::in_turn,
@@ -243,7 +243,7 @@ impl<K: WatchKey, C: Condition> Cell<K, C> {
 impl<K: WatchKey, C: Condition> AnswerOrigin<C::Value> for Cell<K, C> {
     fn poll_first(
         &self,
-        handle: &TimerHandle,
+        id: OperationId,
         waker: &Waker,
         progress: &mut Progress,
     ) -> Poll<Result<C::Value, WaitError>> {
@@ -262,7 +262,7 @@ impl<K: WatchKey, C: Condition> AnswerOrigin<C::Value> for Cell<K, C> {
             return Poll::Pending;
         }
         // 2. The answer is there.
-        let before = mem::replace(&mut *slot, Slot::Left(*handle));
+        let before = mem::replace(&mut *slot, Slot::Left(id.handle()));
         drop(slot);
         self.origin.frame.call(|| drop(unused));
         progress.finish();
@@ -274,7 +274,7 @@ impl<K: WatchKey, C: Condition> AnswerOrigin<C::Value> for Cell<K, C> {
 
     fn poll_later(
         &self,
-        handle: &TimerHandle,
+        id: OperationId,
         waker: &Waker,
         progress: &mut Progress,
     ) -> Poll<Result<C::Value, WaitError>> {
@@ -288,7 +288,7 @@ impl<K: WatchKey, C: Condition> AnswerOrigin<C::Value> for Cell<K, C> {
         if is_known {
             return Poll::Pending;
         }
-        self.poll_first(handle, waker, progress)
+        self.poll_first(id, waker, progress)
     }
 
     fn keeps_answer(&self) -> bool {

@@ -13,7 +13,7 @@ use timer_core::TimerHandle;
 
 use crate::{
     error::WaitError,
-    operation::{Outcome, Timeout},
+    operation::{OperationId, Outcome, Timeout},
     origin::{AnswerOrigin, Progress},
     sync::{Mutex, Share},
     table::Table,
@@ -151,7 +151,7 @@ impl<K: WatchKey> Cell for Each<K> {
 impl<K: WatchKey, V: WatermarkValue> AnswerOrigin<Vec<(K, V)>> for Each<K> {
     fn poll_first(
         &self,
-        _: &TimerHandle,
+        _: OperationId,
         waker: &Waker,
         progress: &mut Progress,
     ) -> Poll<Result<Vec<(K, V)>, WaitError>> {
