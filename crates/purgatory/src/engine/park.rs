@@ -14,10 +14,10 @@ use smallvec::SmallVec;
 use timer_core::TimerHandle;
 
 use crate::{
-    engine::{Core, LockedShard, trampoline::Call},
+    engine::{Core, LockedShard, trampoline::Call, versions::Watch},
     error::{Refused, WaitError},
     operation::{CancelReason, DelayedOperation, Outcome, Parking, Timeout, ToPark, Verdict},
-    shard::{Cause, CheckedIn, CheckedOut, SecondaryId, WAITERS_MAX, Watch},
+    shard::{Cause, CheckedIn, CheckedOut, SecondaryId, WAITERS_MAX},
     sync::Ordering,
     table::Arrival,
     watches::{WatchKey, Watches},
@@ -172,10 +172,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             drop(shard);
             return Err(Refused::new(operation, reason));
         }
-        let record = shard.record_of(first);
+        let record = shard.record_of(first.key, first.hash);
 
         // 4. One key, and no event since the check: park it here and now.
-        let event_passed = self.engine.versions.changed(first);
+        let event_passed = first.has_changed();
         if others.is_empty() && !event_passed {
             shard.counts.checks += 1;
             let handle = self.insert_entry(&mut shard, record, arrival, watches, Some(operation));
@@ -214,13 +214,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         };
         for watch in others {
             let mut shard = self.shard_of(watch.hash);
-            let Some(secondary) = shard.watch(watch, handle, arriving.last_secondary) else {
+            let Some(secondary) =
+                shard.watch(watch.key, watch.hash, handle, arriving.last_secondary)
+            else {
                 drop(shard);
                 let full = WaitError::Full { limit: WAITERS_MAX };
                 return Err(Refused::new(operation, full));
             };
             arriving.last_secondary = Some(secondary);
-            event_passed |= self.engine.versions.changed(watch);
+            event_passed |= watch.has_changed();
         }
         // 2. Check in, as any holder does.
         let last_secondary = arriving.arrived();

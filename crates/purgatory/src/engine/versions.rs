@@ -8,10 +8,7 @@ use std::{iter, sync::OnceLock};
 
 use timer_core::MAX_SHARDS;
 
-use crate::{
-    shard::Watch,
-    sync::{AtomicU64, MODEL, Ordering, VERSIONS_PER_SHARD, mixed},
-};
+use crate::sync::{AtomicU64, MODEL, Ordering, VERSIONS_PER_SHARD, mixed};
 
 /// The number of events on the keys of each hash.
 ///
@@ -27,6 +24,17 @@ pub(crate) struct Versions {
     versions: OnceLock<Box<[AtomicU64]>>,
     /// The number of the last.
     last: usize,
+}
+
+/// A watch to be set, with the version of its key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Watch<'a, K> {
+    pub(super) key: &'a K,
+    pub(super) hash: u64,
+    /// As it was before the check.
+    version: u64,
+    /// As it is now.
+    present: &'a AtomicU64,
 }
 
 impl Versions {
@@ -46,6 +54,14 @@ impl Versions {
     /// Returns all of them, made as the first is used.
     #[inline]
     fn made(&self) -> &[AtomicU64] {
+        match self.versions.get() {
+            Some(versions) => versions,
+            None => self.make(),
+        }
+    }
+
+    #[cold]
+    fn make(&self) -> &[AtomicU64] {
         let version = || AtomicU64::new(0);
         let all = || iter::repeat_with(version).take(self.last + 1);
         self.versions.get_or_init(|| all().collect())
@@ -54,17 +70,14 @@ impl Versions {
     /// Reads the key's version. Call before the check; a later mismatch means an event came in
     /// between.
     #[inline]
-    pub(super) fn watch<'a, K>(&self, key: &'a K, hash: u64) -> Watch<'a, K> {
-        let version = self.of(hash).load(Ordering::Acquire);
-        Watch { key, hash, version }
-    }
-
-    /// Returns true when an event came since the watch was made. The caller holds the lock of the
-    /// key's shard.
-    #[inline]
-    pub(super) fn changed<K>(&self, watch: &Watch<'_, K>) -> bool {
-        let version = self.of(watch.hash).load(Ordering::Relaxed);
-        version != watch.version && !failpoint!(ParkSkipsVersionCheck)
+    pub(super) fn watch<'a, K>(&'a self, key: &'a K, hash: u64) -> Watch<'a, K> {
+        let present = self.of(hash);
+        Watch {
+            key,
+            hash,
+            version: present.load(Ordering::Acquire),
+            present,
+        }
     }
 
     /// Counts an event. The caller holds the shard's lock. Keys that share a version share a shard,
@@ -92,6 +105,16 @@ impl Versions {
     #[inline]
     fn number(&self, hash: u64) -> usize {
         mixed(hash, MAX_SHARDS * VERSIONS_PER_SHARD) & self.last
+    }
+}
+
+impl<K> Watch<'_, K> {
+    /// Returns true when an event came since the watch was made. The caller holds the lock of the
+    /// key's shard.
+    #[inline]
+    pub(super) fn has_changed(&self) -> bool {
+        let version = self.present.load(Ordering::Relaxed);
+        version != self.version && !failpoint!(ParkSkipsVersionCheck)
     }
 }
 

@@ -72,15 +72,6 @@ struct ColdParts {
     other_ends: OtherEnds,
 }
 
-/// A watch to be set.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Watch<'a, K> {
-    pub(crate) key: &'a K,
-    pub(crate) hash: u64,
-    /// The key's version before the check. The shard leaves it to its caller.
-    pub(crate) version: u64,
-}
-
 /// The result of checking a payload in.
 #[derive(Debug)]
 pub(crate) enum CheckedIn<K, O> {

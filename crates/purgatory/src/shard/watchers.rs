@@ -16,7 +16,7 @@ use std::{hint, mem};
 use timer_core::{Scheduled, TimerHandle, TimingWheel};
 
 use super::{
-    Cold, ColdParts, Shard, Watch,
+    Cold, ColdParts, Shard,
     entry::Entry,
     links::{
         Ends, Link, NONE, SLOT, SecondaryId, SecondaryWatch, WAITERS_MAX, Waited, Waiters,
@@ -89,10 +89,10 @@ impl<K: WatchKey, O> Shard<K, O> {
     /// `Eq`, and `Clone` when the key is new; a panic of theirs changes nothing. Call it while the
     /// operation is still where it is dropped after the unlock.
     #[inline(always)]
-    pub(crate) fn record_of(&mut self, watch: &Watch<'_, K>) -> u32 {
-        match self.keys.find(watch.key, watch.hash) {
+    pub(crate) fn record_of(&mut self, key: &K, hash: u64) -> u32 {
+        match self.keys.find(key, hash) {
             Some(record) => record,
-            None => self.keys.add(watch.key.clone(), watch.hash, Waited::NEW),
+            None => self.keys.add(key.clone(), hash, Waited::NEW),
         }
     }
 
@@ -133,7 +133,8 @@ impl<K: WatchKey, O> Shard<K, O> {
     /// when the shard has [`WAITERS_MAX`] of them. O(1).
     pub(crate) fn watch(
         &mut self,
-        watch: &Watch<'_, K>,
+        key: &K,
+        hash: u64,
         handle: TimerHandle,
         before: Option<SecondaryId>,
     ) -> Option<SecondaryId> {
@@ -142,7 +143,7 @@ impl<K: WatchKey, O> Shard<K, O> {
             return None;
         }
         // The key's `Eq` and `Clone` may panic: they run before anything is claimed.
-        let record = self.record_of(watch);
+        let record = self.record_of(key, hash);
         let (slot, secondary) = self.cold.as_mut()?.secondary.claim_slot()?;
         let key = self.keys.at_mut(record);
         key.waiters += 1;
