@@ -144,3 +144,23 @@ fn shutdown_on_the_blocked_thread_waits_for_nothing() {
     };
     assert_eq!(watched(one_thread(), left), 1);
 }
+
+/// No other call could advance the timer meanwhile.
+#[test]
+fn a_task_of_a_manual_timer_refuses_the_wait() {
+    let task = async {
+        let timer = ManualTimer::new();
+        let purgatory = over(|builder| builder.timer(&timer));
+        let (told, ended) = mpsc::channel();
+        let beat = told.clone();
+        let beats = purgatory.clone();
+        let beat = move || beat.send(refused(beats.clone())).unwrap();
+        let beats = timer.schedule_at_fixed_rate(MS, MINUTE, beat).unwrap();
+        let task = move || told.send(refused(purgatory)).unwrap();
+        timer.schedule(MS, task).unwrap();
+        timer.advance(MS);
+        assert!(beats.cancel());
+        [ended.recv().unwrap(), ended.recv().unwrap()]
+    };
+    assert_eq!(watched(one_thread(), task), [const { MustNotBlock }; 2]);
+}

@@ -281,7 +281,7 @@ thread_local! {
 }
 
 /// Marks the thread as a timer's while `work` runs, on a thread of a runtime, say.
-pub(super) fn inside_timer<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn inside_timer<T>(work: impl FnOnce() -> T) -> T {
     /// Restores the mark, also when `work` panics.
     struct Restore(bool);
     impl Drop for Restore {
@@ -295,8 +295,9 @@ pub(super) fn inside_timer<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Returns true on a reaper or worker of any timer, and in a runtime's task while it does their
-/// work. No code there may wait for such a thread, which may be waiting for this one.
+/// Returns true on a reaper or worker of any timer, and on another thread while it does their work: in
+/// a runtime's task, or as it advances a manual timer. No code there may wait for such a thread,
+/// which may be waiting for this one.
 pub fn on_timer_thread() -> bool {
     OF_A_TIMER.try_with(Cell::get).unwrap_or(true)
 }

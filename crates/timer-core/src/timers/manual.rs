@@ -15,6 +15,7 @@ use crate::{
         agenda::{Agenda, DueOwner},
         clock::{Clock, DriverClock, ManualClock, TickLength, later_ns},
         driver::Driver,
+        executor::inside_timer,
         reaper::Shared,
     },
     sync::plain::Mutex,
@@ -84,7 +85,7 @@ impl ManualTimer {
 
     /// Advances the clock by `by`. All tasks that fall due run here, in order, before this returns.
     /// Called inside one of those tasks (or on another thread meanwhile), it only moves the running
-    /// call's goal further and returns at once.
+    /// call's goal further and returns at once. For blocking waits a task runs on a timer's thread.
     ///
     /// Time jumps from one tick that has work to the next, however long `by` is. O(owners of
     /// wheels) for each of these ticks, beside the tasks that are due or handed down; a wheel is
@@ -264,8 +265,9 @@ impl ManualTimer {
         self.clock.advance_to(tick.start_ns(next_tick));
         let now_tick = tick.round_down(self.clock.now_ns());
         // 3. The first owner that is due runs its tasks. The next step goes on with the others.
+        //    They count as a timer's: a blocking wait in one would wait for this very call.
         if let Some(owner) = self.agenda.first_due(self.shared(), now_tick) {
-            self.advance_owner(owner, now_tick);
+            inside_timer(|| self.advance_owner(owner, now_tick));
         }
         true
     }
