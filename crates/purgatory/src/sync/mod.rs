@@ -28,7 +28,7 @@ pub(crate) const MODEL: bool = cfg!(loom);
 
 /// Versions of a shard: a power of two, and no more than a cache line holds. A model has one, so
 /// that keys share it.
-pub(crate) const VERSIONS_PER_SHARD: usize = if MODEL { 1 } else { 8 };
+pub(crate) const VERSIONS_PER_SHARD: usize = if MODEL { 1 } else { 4 };
 
 /// Payloads that an event checks out and checks together. More would save locks, but none of them
 /// can expire or be cancelled before the checks of the others are over. A model takes two, so that

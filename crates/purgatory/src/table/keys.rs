@@ -1,10 +1,10 @@
 //! The keys of one shard: how a key's *record* is found.
 //!
 //! Most records are *near*: they lie in the first page, at the place that the key's hash names among
-//! those that are made: one at first, then 4, then all. A hash table finds the others, the *distant*
-//! ones. It has half of each hash beside a record's number, so it grows without a look at the
-//! records, and runs no user code but the `Eq` of a search. A record keeps its number, so one that
-//! was near may be distant once there are more places.
+//! those that are made: one at first, then twice as many each time, up to a page. A hash table finds
+//! the others, the *distant* ones. It has half of each hash beside a record's number, so it grows
+//! without a look at the records, and runs no user code but the `Eq` of a search. A record keeps its
+//! number, so one that was near may be distant once there are more places.
 //!
 //! - **Gone**: what empties a record removes it, so a key used once leaves nothing behind.
 
@@ -200,11 +200,7 @@ impl<K, R> Keys<K, R> {
 
     /// Makes more near places.
     fn make_near_places(&mut self) {
-        let places = match self.records.first_len() {
-            0 => 1,
-            1 => 4,
-            _ => NEAR,
-        };
+        let places = (2 * self.records.first_len()).max(1);
         self.records.grow_first_to(places);
         // Some are distant from here on, and some not any more.
         self.distant = None;
@@ -393,7 +389,7 @@ mod tests {
             keys.add(key, key, ());
             places.push(keys.records.first_len());
         }
-        assert_eq!(places[..5], [1, 4, 4, 4, NEAR]);
+        assert_eq!(places[..6], [1, 2, 4, 4, 8, 8]);
         assert!(keys.distant.is_none());
         keys.add(16, 16, ());
         assert!(keys.distant.is_some());

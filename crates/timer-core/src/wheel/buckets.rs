@@ -35,13 +35,15 @@
 //! - **Occupied**: the bit of a bucket that is not empty is set. The bit of an emptied bucket stays
 //!   until the bucket is looked for, so that a task that comes and goes writes to no word of bits.
 //! - **Owned**: a chunk in use names its list. Only the last chunk of a list has gaps.
-//! - **On demand**: the lists of 16 neighbouring buckets are a *row*, made when the first task comes
+//! - **On demand**: the lists of 8 neighbouring buckets are a *row*, made when the first task comes
 //!   to one of them, and kept. A wheel of few deadlines has few rows. A list's number is its place
 //!   among the lists; `rows` says where the row of a bucket is.
 //! - **Last bucket**: most timeouts of a program are alike, so the next deadline comes to the coarse
 //!   bucket of the last one. That is remembered with the presents for which it is the right one.
 //! - **Cascade first**: if two buckets expire at the same tick, the one of the higher level comes
 //!   first. Then its tasks are in place when the tick itself is reached.
+
+use std::ops::Range;
 
 use crate::wheel::{
     geometry::{DueBucket, Geometry},
@@ -57,7 +59,7 @@ const CHUNK: u32 = 15;
 const SPAN: u32 = 16;
 
 /// Buckets of a row.
-const ROW: usize = 16;
+const ROW: usize = 8;
 
 /// The row is not made.
 const NO_ROW: u16 = u16::MAX;
@@ -223,16 +225,19 @@ impl TimerTaskList {
     }
 }
 
-/// The buckets of a wheel. A bucket's number counts through the levels, the finest first.
+/// The buckets of a wheel. A bucket's number counts through the levels that are made, the finest
+/// first.
 #[derive(Debug)]
 pub(super) struct Buckets {
     geometry: Geometry,
     /// Buckets from one level to the next: those of a ring, filled up to whole words.
     stride: u32,
+    /// The finest level that is made. Levels are made on demand, with any in between.
+    finest: u32,
     /// Row by row, in the order in which they were made (On demand).
     lists: Vec<TimerTaskList>,
-    /// The row of each 16 buckets, by number: level by level, each filled up to whole words of
-    /// `occupied`. Levels are made on demand, from the finest up.
+    /// The row of each 8 buckets, by number: level by level, each filled up to whole words of
+    /// `occupied`.
     rows: Box<[u16]>,
     occupied: Box<[u64]>,
     chunks: Chunks,
@@ -258,6 +263,7 @@ impl Buckets {
             stride: geometry.ring().next_multiple_of(64) as u32,
             geometry,
             lists: Vec::new(),
+            finest: 0,
             rows: Box::default(),
             occupied: Box::default(),
             chunks: Chunks::default(),
@@ -271,10 +277,21 @@ impl Buckets {
         self.stride as usize / 64
     }
 
-    /// Returns the number of a bucket over all levels.
+    #[inline]
+    fn finest(&self) -> usize {
+        self.finest as usize
+    }
+
+    /// Returns the levels that are made.
+    #[inline]
+    fn levels(&self) -> Range<usize> {
+        self.finest()..self.level_count()
+    }
+
+    /// Returns the number of a bucket whose level is made.
     #[inline]
     fn number(&self, bucket: DueBucket) -> usize {
-        bucket.level * self.stride as usize + bucket.slot
+        (bucket.level - self.finest()) * self.stride as usize + bucket.slot
     }
 
     /// Returns the number of a bucket's list; none below the number of lists if it is not made.
@@ -290,7 +307,7 @@ impl Buckets {
         }
         let number = self.number_of_list(self.owner(node.place));
         let stride = self.stride as usize;
-        Some((number / stride, number % stride))
+        Some((self.finest() + number / stride, number % stride))
     }
 
     /// Returns the number of the bucket of a list. O(rows).
@@ -338,9 +355,9 @@ impl Buckets {
         Some(node.deadline(self.entry(node.place).low))
     }
 
-    /// Returns the number of levels made so far.
+    /// Returns the number of levels up to the coarsest that is made.
     pub(super) fn level_count(&self) -> usize {
-        self.occupied.len() / self.words()
+        self.finest() + self.occupied.len() / self.words()
     }
 
     /// Puts the index of a node into the bucket of its deadline, seen from `now`. One in the past
@@ -362,7 +379,7 @@ impl Buckets {
         // The lowest level that reaches the deadline. It may be a new one.
         let bucket = self.geometry.bucket(deadline, now);
         let placed = Placed {
-            place: self.push_to(self.number(bucket), entry),
+            place: self.push_to(bucket, entry),
             due: self.due(bucket),
         };
         if bucket.level > 0 {
@@ -396,12 +413,17 @@ impl Buckets {
 
     /// Puts an entry into a bucket; returns its place. O(1).
     #[inline(always)] // a call costs 10 instructions
-    fn push_to(&mut self, number: usize, entry: Entry) -> u32 {
-        // Its list. The row may be a new one (On demand).
+    fn push_to(&mut self, bucket: DueBucket, entry: Entry) -> u32 {
+        // Its list. The level or the row may be a new one (On demand): a number below that of the
+        // finest level wraps around.
+        let level = bucket.level.wrapping_sub(self.finest());
+        let number = level
+            .wrapping_mul(self.stride as usize)
+            .wrapping_add(bucket.slot);
         let row = self.rows.get(number / ROW).copied().unwrap_or(NO_ROW);
         let at = row as usize * ROW + number % ROW;
         if at >= self.lists.len() {
-            return self.push_to_new(number, entry);
+            return self.push_to_new(bucket, entry);
         }
         self.push_at(number, at, entry)
     }
@@ -424,10 +446,9 @@ impl Buckets {
 
     /// Puts an entry into a bucket whose row is made first, with its level if need be.
     #[cold]
-    fn push_to_new(&mut self, number: usize, entry: Entry) -> u32 {
-        let level = number / self.stride as usize;
-        if level >= self.level_count() {
-            self.make_levels(level + 1);
+    fn push_to_new(&mut self, bucket: DueBucket, entry: Entry) -> u32 {
+        if !self.levels().contains(&bucket.level) {
+            self.make_level(bucket.level);
         }
         // The lists grow by a quarter, so that those of a wheel with many slots are not moved for
         // each row.
@@ -437,21 +458,30 @@ impl Buckets {
                 .reserve_exact((lists / 4).next_multiple_of(ROW).max(ROW));
         }
         self.lists.resize_with(lists + ROW, || TimerTaskList::EMPTY);
+        let number = self.number(bucket);
         self.rows[number / ROW] = (lists / ROW) as u16;
-        self.push_to(number, entry)
+        self.push_to(bucket, entry)
     }
 
-    /// Adds empty levels, up to this number of them.
-    #[cold]
-    fn make_levels(&mut self, levels: usize) {
-        // Both are whole words a level, so that a bucket's number finds its bit.
-        let words = levels * self.words();
-        let mut occupied = std::mem::take(&mut self.occupied).into_vec();
-        occupied.resize(words, 0);
+    /// Makes a level, and any between it and the others.
+    fn make_level(&mut self, level: usize) {
+        let there = self.levels();
+        let mut levels = level..level + 1;
+        if !there.is_empty() {
+            levels = level.min(there.start)..there.end.max(level + 1);
+        }
+        // 1. Room for all of them, in whole words a level, so that a bucket's number finds its bit.
+        let mut occupied = vec![0; levels.len() * self.words()];
+        let mut rows = vec![NO_ROW; occupied.len() * 64 / ROW];
+        // 2. What is there lies above what is new and finer.
+        let finer = there.start.saturating_sub(levels.start) * self.words();
+        occupied[finer..][..self.occupied.len()].copy_from_slice(&self.occupied);
+        rows[finer * 64 / ROW..][..self.rows.len()].copy_from_slice(&self.rows);
         self.occupied = occupied.into();
-        let mut rows = std::mem::take(&mut self.rows).into_vec();
-        rows.resize(words * 64 / ROW, NO_ROW);
         self.rows = rows.into();
+        // 3. The numbers of buckets have changed.
+        self.finest = levels.start as u32;
+        self.last = LastBucket::default();
     }
 
     /// Takes a node out of its bucket, by the place that the node had and has forgotten; false if
@@ -500,7 +530,7 @@ impl Buckets {
                 nodes.at(entry.index).deadline(entry.low)
             };
             let lower = self.geometry.bucket(deadline.max(now), now);
-            let place = self.push_to(self.number(lower), entry);
+            let place = self.push_to(lower, entry);
             nodes.at_mut(entry.index).place = place;
         }
         moved
@@ -518,7 +548,7 @@ impl Buckets {
         max: usize,
         mut sink: impl FnMut(&mut Nodes<T>, Entry),
     ) -> usize {
-        let number = self.list_number(bucket.slot);
+        let number = self.list_number(self.number(bucket));
         let list = &mut self.lists[number];
         let mut fired = 0;
         while fired < max {
@@ -539,7 +569,7 @@ impl Buckets {
     /// coarsest level first. O(levels), and O(1) for each bucket that has emptied since.
     #[inline]
     fn earliest(&mut self, now: u64) -> impl Iterator<Item = (DueBucket, u64)> {
-        (0..self.level_count()).rev().filter_map(move |level| {
+        self.levels().rev().filter_map(move |level| {
             let bucket = self.earliest_of(level, now)?;
             Some((bucket, self.due(bucket)))
         })
@@ -551,10 +581,10 @@ impl Buckets {
         let words = self.words();
         loop {
             step();
-            let occupied = &self.occupied[level * words..][..words];
+            let occupied = &self.occupied[(level - self.finest()) * words..][..words];
             let slot = first_from(occupied, self.geometry.slot_now(level, now))?;
             // A bit is only set for a list that is made.
-            let number = level * self.stride as usize + slot;
+            let number = (level - self.finest()) * self.stride as usize + slot;
             if !self.lists[self.list_number(number)].is_empty() {
                 return Some(self.geometry.bucket_at(level, slot, now));
             }

@@ -222,7 +222,7 @@ impl<T> TimingWheel<T> {
         self.sequence = sequence;
     }
 
-    /// Returns the number of levels made so far.
+    /// Returns the number of levels up to the coarsest that was needed so far.
     pub fn level_count(&self) -> usize {
         self.buckets.level_count()
     }
