@@ -306,11 +306,27 @@ impl<'a> Records<'a> {
     }
 }
 
+/// The name of a metric says its unit, too.
+#[cfg(feature = "metrics")]
+fn assert_unit(name: &KeyName, unit: Option<Unit>) {
+    let expected = match name.as_str().ends_with("_seconds") {
+        true => Unit::Seconds,
+        false => Unit::Count,
+    };
+    assert_eq!(unit, Some(expected), "{name:?}");
+}
+
 #[cfg(feature = "metrics")]
 impl metrics::Recorder for Records<'_> {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_counter(&self, name: KeyName, unit: Option<Unit>, _: SharedString) {
+        assert_unit(&name, unit);
+    }
+    fn describe_gauge(&self, name: KeyName, unit: Option<Unit>, _: SharedString) {
+        assert_unit(&name, unit);
+    }
+    fn describe_histogram(&self, name: KeyName, unit: Option<Unit>, _: SharedString) {
+        assert_unit(&name, unit);
+    }
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
         (self.counter)(key)
     }
