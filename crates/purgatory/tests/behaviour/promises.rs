@@ -178,10 +178,13 @@ fn no_thread_waits_for_a_check_or_a_callback() {
     assert_eq!(told.try_recv(), Ok(("checked", requested("meanwhile"))));
 }
 
-/// Its keys, its place on the wheel and its payload are gone as soon as it has ended.
+/// Its keys and its place on the wheel are gone as soon as it has ended, and its payload with its
+/// callback.
 #[test]
 fn an_operation_that_has_ended_leaves_nothing() {
-    let (timer, purgatory): (_, Purgatory<u32, BoxedOperation>) = by_hand();
+    let later = Later::default();
+    let (timer, purgatory): (_, Purgatory<u32>) =
+        by_hand_with(|builder| builder.executor(later.clone()));
     let payload = Arc::new(());
     let keys: Vec<u32> = (0..500).collect();
     for way in 0..4 {
@@ -198,6 +201,7 @@ fn an_operation_that_has_ended_leaves_nothing() {
                 _ => timer.advance(SECOND),
             }
             assert_empty(&purgatory);
+            later.run();
             assert_eq!(Arc::strong_count(&payload), 1);
         }
     }

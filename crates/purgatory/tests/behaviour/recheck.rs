@@ -250,28 +250,30 @@ fn no_sweep_comes_while_nothing_is_parked() {
 /// A sweep is many jobs, and callbacks come in between. The next one falls due after its end.
 #[test]
 fn a_slow_sweep_runs_alone() {
-    let later = Later::default();
-    let (timer, purgatory): (_, Waiting) =
-        by_hand_with(|builder| builder.recheck_every(EVERY).executor(later.clone()));
-    let probes: Vec<_> = (0..150)
-        .map(|_| Probe::parked(&purgatory, &["a"], NEVER))
-        .collect();
-    let checked = |times| {
-        let checked = probes.iter().filter(|probe| probe.checks() == times);
-        checked.count()
-    };
-    timer.advance(EVERY);
-    for (so_far, more) in [(64, 1), (128, 1), (150, 0)] {
-        timer.advance(2 * EVERY);
-        assert_eq!((later.run(), checked(2), later.len()), (1, so_far, more));
+    for intervals in [[2, 2, 2], [1, 0, 0]] {
+        let later = Later::default();
+        let (timer, purgatory): (_, Waiting) =
+            by_hand_with(|builder| builder.recheck_every(EVERY).executor(later.clone()));
+        let probes: Vec<_> = (0..150)
+            .map(|_| Probe::parked(&purgatory, &["a"], NEVER))
+            .collect();
+        let checked = |times| {
+            let checked = probes.iter().filter(|probe| probe.checks() == times);
+            checked.count()
+        };
+        timer.advance(EVERY);
+        for (passed, (so_far, more)) in intervals.into_iter().zip([(64, 1), (128, 1), (150, 0)]) {
+            timer.advance(passed * EVERY);
+            assert_eq!((later.run(), checked(2), later.len()), (1, so_far, more));
+        }
+        // From the end of a sweep that took an interval or longer.
+        timer.advance(EVERY - MS);
+        assert_eq!(later.len(), 0);
+        timer.advance(MS);
+        assert_eq!((later.len(), checked(2)), (1, 150));
+        while later.run() > 0 {}
+        assert_eq!(checked(3), 150);
     }
-    // From the end of a sweep that took longer than an interval.
-    timer.advance(EVERY - MS);
-    assert_eq!(later.len(), 0);
-    timer.advance(MS);
-    assert_eq!((later.len(), checked(2)), (1, 150));
-    while later.run() > 0 {}
-    assert_eq!(checked(3), 150);
 }
 
 /// What is left of a sweep finds nothing, and no other one comes.
