@@ -1,6 +1,9 @@
 //! One shard: the state that its lock guards. It is pure: no clock, lock or thread.
 
-use std::{mem, task::Waker};
+use std::{
+    mem::{self, ManuallyDrop},
+    task::Waker,
+};
 
 use timer_core::{
     Scheduled, TaskId, TickLength, TimerHandle, TimingWheel,
@@ -284,8 +287,8 @@ impl<E: Engine> Shard<E> {
     /// Answers the wait at an index that the records name; its entry stays for its future. Returns
     /// the wait, which the caller takes off the records. O(1).
     ///
-    /// What may panic comes first. A value that is there by then would have to lie in memory, to be
-    /// dropped, and so would each copy of it.
+    /// The entry is looked up once. What it was is not dropped if a later step panics: for that it
+    /// would have to lie in memory, and so would each copy of it.
     #[inline(always)]
     pub(crate) fn answer(
         &mut self,
@@ -294,17 +297,16 @@ impl<E: Engine> Shard<E> {
         outcome: &Outcome,
         now_ns: EndedAt,
     ) -> Taken<E> {
-        // 1. Off its bucket, and counted.
-        self.wheel.stop_at(index);
+        let mut since_ns = 0;
+        let state = self.wheel.stop_with(index, |entry| {
+            since_ns = entry.since_ns;
+            let answered = EntryState::Answered(answer());
+            ManuallyDrop::new(mem::replace(&mut entry.state, answered))
+        });
         self.answered += 1;
-        match (outcome, now_ns) {
-            (Outcome::Completed, None) => self.counts.completed += 1,
-            _ => self.count_other_end(outcome, self.wheel.at(index).since_ns, now_ns),
-        }
+        self.count_end(outcome, since_ns, now_ns);
         self.return_place();
-        // 2. The answer takes the place of the wait.
-        let entry = self.wheel.at_mut(index);
-        mem::replace(&mut entry.state, EntryState::Answered(answer())).into_taken()
+        ManuallyDrop::into_inner(state).into_taken()
     }
 
     /// Ends the wait of this id, which the records name, in one look-up: an entry that a future waits

@@ -51,8 +51,19 @@ impl<T> TimingWheel<T> {
     #[doc(hidden)]
     #[inline]
     pub fn stop_at(&mut self, index: u32) {
-        let place = self.nodes.at_mut(index).take_place();
+        self.stop_with(index, |_| {});
+    }
+
+    /// Stops the task at an index, as [`stop_at`](Self::stop_at) does, after a look at it where it
+    /// lies: it is looked up once. O(1).
+    #[doc(hidden)]
+    #[inline(always)] // as `cancel`
+    pub fn stop_with<R>(&mut self, index: u32, look: impl FnOnce(&mut T) -> R) -> R {
+        let node = self.nodes.at_mut(index);
+        let seen = look(node.task_mut());
+        let place = node.take_place();
         self.unlink_cancelled(index, place);
+        seen
     }
 
     /// Looks a task up once, and ends it as `decide` says, which sees it where it lies: always
