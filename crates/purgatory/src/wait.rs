@@ -118,6 +118,7 @@ impl<K: WatchKey> Purgatory<K> {
 
 impl<T> WaitFuture<T> {
     /// Makes a future that is ready.
+    #[inline]
     pub(crate) fn ready(result: Result<T, WaitError>) -> Self {
         let source = match result {
             Ok(value) => Source::Value(HandedBack::new(value)),
@@ -182,18 +183,30 @@ impl<T> WaitFuture<T> {
     fn poll_now(&mut self, waker: &Waker) -> Poll<Result<T, WaitError>> {
         match &mut self.source {
             Source::Entry(entry) => entry.poll(waker),
-            _ => Poll::Ready(self.take_here()),
+            _ => Poll::Ready(self.take_value().ok_or_else(|| self.take_error())),
         }
     }
 
-    /// Takes a result that is here.
+    /// Takes a value that is here. A small one comes back in registers, where a `Result` would have to
+    /// be waited for in memory.
     #[cold]
-    fn take_here(&mut self) -> Result<T, WaitError> {
+    fn take_value(&mut self) -> Option<T> {
         spend_budget();
         match mem::replace(&mut self.source, Source::Taken) {
-            Source::Value(value) => Ok(value.into_inner()),
-            Source::Error(error) => Err(error),
-            Source::Entry(_) | Source::Taken => panic!("{OVER}"),
+            Source::Value(value) => Some(value.into_inner()),
+            other => {
+                self.source = other;
+                None
+            }
+        }
+    }
+
+    /// Takes an error that is here.
+    #[cold]
+    fn take_error(&mut self) -> WaitError {
+        match mem::replace(&mut self.source, Source::Taken) {
+            Source::Error(error) => error,
+            Source::Entry(_) | Source::Value(_) | Source::Taken => panic!("{OVER}"),
         }
     }
 
