@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use timer_core::TimerHandle;
+
 use crate::{
     error::WaitError,
     operation::Timeout,
@@ -42,7 +44,9 @@ impl<K: WatchKey> Semaphores<K> {
             return Some(Granted::Lease(Box::new(lease)));
         }
         in_line.taken += weight;
-        Some(Granted::Permits { weight, line })
+        let number = shard.number();
+        let held = shard.records.heavy.hold::<K>(number, line, weight);
+        Some(Granted::Permits(held))
     }
 
     /// Makes the guard of permits that were taken at once, and begins its time, if it has one.
@@ -95,55 +99,30 @@ impl<K: WatchKey> Semaphores<K> {
         request: &Request,
         timeout: Timeout,
     ) -> WaitFuture<G> {
-        // Permits that are free need no clock: a clock of ours is read once the request has to wait,
-        // under the lock; the user's is read before it.
+        // 1. Permits that are free need no clock: a clock of ours is read once the request has to
+        //    wait, under the lock; the user's is read before it.
         let table = &handle.table;
         let early = table.early_arrival(timeout);
         let mut shard = table.shard_of(request.hash);
         let line = shard.records.find_or_add(key, request.hash);
-        let Some(granted) = table.engine.take(&mut shard, line, request) else {
-            return Self::join(handle, shard, line, request, (timeout, early));
-        };
-        let number = Self::unlock(table, shard, line);
-        WaitFuture::ready(Ok(Self::guard(table, number, granted, request)))
-    }
-
-    /// Joins a line whose permits are not free.
-    #[inline(always)]
-    fn join<'a, G: Guard<K>>(
-        handle: &'a Handle<Self>,
-        mut shard: LockedShard<'a, Self>,
-        line: u32,
-        request: &Request,
-        (timeout, early): (Timeout, Option<Arrival>),
-    ) -> WaitFuture<G> {
-        let table = &handle.table;
+        if let Some(granted) = table.engine.take(&mut shard, line, request) {
+            let number = Self::unlock(table, shard, line);
+            return WaitFuture::ready(Ok(Self::guard(table, number, granted, request)));
+        }
+        // 2. A place in the line, unless it has none for the request.
         if failpoint!(FreeComparedUnlocked) {
             drop(shard);
             shard = table.shard_of(request.hash);
         }
-        // 1. A place in the line, unless it has none for the request.
-        let weight = request.weight;
-        let limit = table.engine.limit();
         let arrival = early.unwrap_or_else(|| table.arrival(timeout));
-        let error = if table.engine.is_closed() && !failpoint!(ClosedIsJoined) {
-            WaitError::Cancelled(CLOSED)
-        } else if table.engine.is_too_heavy(weight) {
-            WaitError::TooHeavy { weight, limit }
-        } else if arrival.is_over && !shard.closed {
-            shard.count_at_once();
-            WaitError::Expired
-        } else if let Some(refused) = shard.refuses().or_else(|| table.take_place()) {
-            refused
-        } else {
-            let last = shard.records.keys.at(line).tail;
-            let turn = || Wait::Waits(Turn::new(weight, line, last, request.time_to_live));
-            let at = table.park_in_place(&mut shard, arrival, turn);
-            shard.enter(line, at.index());
-            drop(shard);
-            return WaitFuture::at(handle.share(), table.frame.id(at));
+        let error = match Self::join(table, &mut shard, line, request, arrival) {
+            Ok(at) => {
+                drop(shard);
+                return WaitFuture::at(handle.share(), table.frame.id(at));
+            }
+            Err(error) => error,
         };
-        // 2. It is turned away.
+        // 3. It is turned away.
         Self::unlock(table, shard, line);
         match &error {
             WaitError::Cancelled(_) => table.report_refusal(&WaitError::Closed),
@@ -151,5 +130,36 @@ impl<K: WatchKey> Semaphores<K> {
             refused => table.report_refusal(refused),
         }
         WaitFuture::ready(Err(error))
+    }
+
+    /// Joins a line whose permits are not free, unless it has no place for the request.
+    #[inline(always)]
+    fn join(
+        table: &Table<Self>,
+        shard: &mut LockedShard<'_, Self>,
+        line: u32,
+        request: &Request,
+        arrival: Arrival,
+    ) -> Result<TimerHandle, WaitError> {
+        let weight = request.weight;
+        let limit = table.engine.limit();
+        if table.engine.is_closed() && !failpoint!(ClosedIsJoined) {
+            return Err(WaitError::Cancelled(CLOSED));
+        }
+        if table.engine.is_too_heavy(weight) {
+            return Err(WaitError::TooHeavy { weight, limit });
+        }
+        if arrival.is_over && !shard.closed {
+            shard.count_at_once();
+            return Err(WaitError::Expired);
+        }
+        if let Some(refused) = shard.refuses().or_else(|| table.take_place()) {
+            return Err(refused);
+        }
+        let last = shard.records.keys.at(line).tail;
+        let turn = || Wait::Waits(Turn::new(weight, line, last, request.time_to_live));
+        let at = table.park_in_place(shard, arrival, turn);
+        shard.enter(line, at.index());
+        Ok(at)
     }
 }

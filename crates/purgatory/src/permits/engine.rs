@@ -29,6 +29,7 @@ use crate::{
     operation::Outcome,
     permits::{
         entry::{Granted, Guard, Left, Semaphores, Wait},
+        held::Weighed,
         leases::{begin, wake_all},
         lines::Lines,
     },
@@ -40,6 +41,17 @@ impl<K: WatchKey, G: Guard<K>> Yields<G> for Semaphores<K> {
     #[inline]
     fn yielded(table: &Arc<Table<Self>>, at: TimerHandle, granted: Granted) -> G {
         G::of(table, at.shard(), granted)
+    }
+}
+
+/// Deals with what few entries leave, with nothing locked.
+#[cold]
+fn finish_left<K: WatchKey>(table: &Arc<Table<Semaphores<K>>>, left: Left<K>) {
+    match left {
+        Left::Nothing => {}
+        Left::Key(key) => table.frame.call(|| drop(key)),
+        Left::Leased(holder, time_to_live) => begin(table, holder, time_to_live),
+        Left::Lost(watchers) => wake_all(table, *watchers),
     }
 }
 
@@ -110,9 +122,7 @@ impl<K: WatchKey> Engine for Semaphores<K> {
     fn finish(table: &Arc<Table<Self>>, left: Left<K>) {
         match left {
             Left::Nothing => {}
-            Left::Key(key) => table.frame.call(|| drop(key)),
-            Left::Leased(holder, time_to_live) => begin(table, holder, time_to_live),
-            Left::Lost(watchers) => wake_all(table, *watchers),
+            left => finish_left(table, left),
         }
     }
 
@@ -124,7 +134,10 @@ impl<K: WatchKey> Engine for Semaphores<K> {
         also: &mut Batch<Self>,
     ) -> Option<Granted> {
         match granted {
-            Granted::Permits { weight, line } => Self::count_returned(shard, line, weight),
+            Granted::Permits(held) => {
+                let Weighed { line, weight } = shard.records.heavy.let_go::<K>(held);
+                Self::count_returned(shard, line, weight);
+            }
             Granted::Lease(lease) => {
                 shard.end(self, lease.holder, &Outcome::Completed, now_ns, also);
             }

@@ -6,6 +6,7 @@ use timer_core::{TaskId, TimerHandle};
 
 use crate::{
     operation::CancelReason,
+    permits::held::Held,
     reason::Reason,
     sync::{AtomicBool, AtomicU64, Mutex, Ordering::Relaxed},
     table::Table,
@@ -51,10 +52,7 @@ pub(crate) struct Turn {
 
 /// Permits that were handed over, to be taken by a future.
 pub(crate) enum Granted {
-    Permits {
-        weight: u64,
-        line: u32,
-    },
+    Permits(Held),
     /// Boxed, since most entries are no leases.
     Lease(Box<Leased>),
 }

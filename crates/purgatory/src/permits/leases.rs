@@ -192,7 +192,11 @@ impl<K: WatchKey> Lease<K> {
 impl<K: WatchKey> Drop for Lease<K> {
     fn drop(&mut self) {
         if failpoint!(LostLeaseReturns) && self.is_lost() {
-            give_back(&self.table, self.holder.shard(), 0, self.weight);
+            let number = self.holder.shard();
+            let mut shard = self.table.lock(number);
+            let held = shard.records.heavy.hold::<K>(number, 0, self.weight);
+            drop(shard);
+            give_back(&self.table, held);
         }
         self.table.end_one(self.holder, &Outcome::Completed);
     }

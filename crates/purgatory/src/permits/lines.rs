@@ -1,7 +1,10 @@
 //! Lines: the permits of each key, the number that is taken, and the requests that wait, in order.
 
 use crate::{
-    permits::entry::{NONE, Semaphores, Turn, Wait},
+    permits::{
+        entry::{NONE, Semaphores, Turn, Wait},
+        held::{HeavyWeights, is_one_key},
+    },
     table::{keys::Keys, shard::Shard},
     watches::{KeyRef, ToKey, WatchKey},
 };
@@ -30,6 +33,7 @@ pub(crate) struct Lines<K> {
     pub(super) busy: usize,
     /// The fencing number of the last lease (Fenced).
     last_fence: u64,
+    pub(super) heavy: HeavyWeights,
 }
 
 impl<K> Default for Lines<K> {
@@ -40,6 +44,7 @@ impl<K> Default for Lines<K> {
             unsettled: Vec::new(),
             busy: 0,
             last_fence: 0,
+            heavy: HeavyWeights::default(),
         }
     }
 }
@@ -56,7 +61,7 @@ impl Line {
 impl<K: WatchKey> Lines<K> {
     /// True if the type of the keys has one value, `()`. Permits without keys have that one: they
     /// have one line, which stays, in one shard.
-    pub(super) const IS_ONE: bool = size_of::<K>() == 0;
+    pub(super) const IS_ONE: bool = is_one_key::<K>();
 
     /// Returns the line of a key, if it is in use. Runs the key's `Eq`.
     #[inline]
@@ -151,13 +156,12 @@ impl<K: WatchKey> Shard<Semaphores<K>> {
         }
     }
 
-    /// Takes a head that is out of its entry off its line, which counts its permits as taken.
+    /// Takes a head of this weight, which has its permits, off its line, where `next` is behind it.
     /// Returns the weight of the next head. O(1).
     #[inline]
-    pub(super) fn unlink_head(&mut self, turn: &Turn) -> Option<u64> {
-        let next = turn.next;
-        let in_line = self.records.keys.at_mut(turn.line);
-        in_line.taken += turn.weight;
+    pub(super) fn unlink_head(&mut self, line: u32, weight: u64, next: u32) -> Option<u64> {
+        let in_line = self.records.keys.at_mut(line);
+        in_line.taken += weight;
         in_line.head = next;
         in_line.waiting -= 1;
         if next == NONE {

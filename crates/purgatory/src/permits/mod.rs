@@ -4,6 +4,7 @@
 mod acquire;
 mod engine;
 mod entry;
+mod held;
 mod leases;
 mod lines;
 mod permit;

@@ -1,11 +1,11 @@
 //! [`Permit`], the guard of permits.
 
-use std::{mem, sync::Arc};
+use std::{fmt, mem, sync::Arc};
 
 use crate::{
-    operation::opaque,
     permits::{
         entry::{Granted, Guard, Semaphores},
+        held::Held,
         serve::{give_back, use_up},
     },
     table::Table,
@@ -17,30 +17,31 @@ use crate::{
 #[must_use = "dropped, it returns the permits"]
 pub struct Permit<K: WatchKey = ()> {
     table: Arc<Table<Semaphores<K>>>,
-    weight: u64,
-    line: u32,
-    shard: u8,
+    held: Held,
 }
 
 impl<K: WatchKey> Guard<K> for Permit<K> {
     #[inline]
-    fn of(table: &Arc<Table<Semaphores<K>>>, shard: usize, granted: Granted) -> Self {
-        let Granted::Permits { weight, line } = granted else {
+    fn of(table: &Arc<Table<Semaphores<K>>>, _: usize, granted: Granted) -> Self {
+        let Granted::Permits(held) = granted else {
             panic!("a request without a time to live is granted permits");
         };
         Permit {
             table: table.clone(),
-            weight,
-            line,
-            shard: shard as u8,
+            held,
         }
     }
 }
 
 impl<K: WatchKey> Permit<K> {
-    /// Returns the number of permits that it holds.
+    /// Returns the number of permits that it holds. O(1). For 2^28 - 1 permits of a key, or more, it
+    /// locks the key's shard.
     pub fn weight(&self) -> u64 {
-        self.weight
+        let held = self.held;
+        held.weight::<K>().unwrap_or_else(|| {
+            let shard = self.table.lock(held.shard::<K>());
+            shard.records.heavy.weighed::<K>(held).weight
+        })
     }
 }
 
@@ -59,18 +60,24 @@ impl Permit {
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     pub fn forget(mut self) {
-        let weight = mem::take(&mut self.weight);
-        use_up(&self.table, self.shard.into(), self.line, weight);
+        let held = mem::replace(&mut self.held, Held::NOTHING);
+        use_up(&self.table, held);
     }
 }
 
 impl<K: WatchKey> Drop for Permit<K> {
     #[inline]
     fn drop(&mut self) {
-        if self.weight > 0 {
-            give_back(&self.table, self.shard.into(), self.line, self.weight);
+        if !self.held.is_nothing::<K>() {
+            give_back(&self.table, self.held);
         }
     }
 }
 
-opaque!([K: WatchKey] Permit<K>, weight: weight);
+impl<K: WatchKey> fmt::Debug for Permit<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit")
+            .field("weight", &self.weight())
+            .finish_non_exhaustive()
+    }
+}

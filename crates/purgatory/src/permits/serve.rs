@@ -1,7 +1,7 @@
 //! Permits that come free: they go to the heads of their line, under the lock. They return, are used
 //! up, or come with a change of the limit.
 
-use std::{sync::Arc, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
 use timer_core::TimerHandle;
 
@@ -10,6 +10,7 @@ use crate::{
     operation::{CancelReason, Outcome},
     permits::{
         entry::{CLOSED, Granted, Holder, Leased, Left, NONE, Semaphores, Wait},
+        held::{Held, Weighed},
         lines::Lines,
     },
     sync::Ordering::Relaxed,
@@ -70,6 +71,7 @@ impl<K: WatchKey> Semaphores<K> {
         }
         let turn = shard.turn(head);
         let weight = turn.weight;
+        let next = turn.next;
         if !fits(present, taken, weight) {
             return None;
         }
@@ -81,14 +83,12 @@ impl<K: WatchKey> Semaphores<K> {
                 next_may_fit: true,
             });
         }
-        let granted = || Ok(Granted::Permits { weight, line });
+        let held = shard.records.heavy.hold::<K>(shard.number(), line, weight);
+        let granted = || Ok(Granted::Permits(held));
         let ended = shard.answer(head, granted, &Outcome::Completed, now_ns);
-        // Moved out: a wait that is left here is dropped by a call.
-        let mut next_may_fit = false;
-        if let Wait::Waits(turn) = ended.wait {
-            let next = shard.unlink_head(&turn);
-            next_may_fit = next.is_some_and(|next| fits(present, taken + weight, next));
-        }
+        mem::forget(ended.wait); // it asked for no lease, so there is nothing to be dropped
+        let next = shard.unlink_head(line, weight, next);
+        let next_may_fit = next.is_some_and(|next| fits(present, taken + weight, next));
         let ended = Ended {
             waker: ended.waker,
             left: Left::Nothing,
@@ -203,14 +203,10 @@ impl<K: WatchKey> Semaphores<K> {
 
 /// Returns permits that a guard held.
 #[inline(never)] // a guard is dropped in many places
-pub(super) fn give_back<K: WatchKey>(
-    table: &Arc<Table<Semaphores<K>>>,
-    shard: usize,
-    line: u32,
-    weight: u64,
-) {
+pub(super) fn give_back<K: WatchKey>(table: &Arc<Table<Semaphores<K>>>, held: Held) {
     let now_ns = table.frame.ending_at();
-    let mut shard = table.lock(shard);
+    let mut shard = table.lock(held.shard::<K>());
+    let Weighed { line, weight } = shard.records.heavy.let_go::<K>(held);
     // 1. Mostly one head fits then, or none: no batch is made for it.
     let head = table.engine.serve_head(&mut shard, line, weight, now_ns);
     let mut idle = None;
@@ -248,14 +244,10 @@ fn settled<K: WatchKey>(
 }
 
 /// Uses permits up that a guard held.
-pub(super) fn use_up<K: WatchKey>(
-    table: &Arc<Table<Semaphores<K>>>,
-    shard: usize,
-    line: u32,
-    weight: u64,
-) {
+pub(super) fn use_up<K: WatchKey>(table: &Arc<Table<Semaphores<K>>>, held: Held) {
     let now_ns = table.frame.ending_at();
-    let mut shard = table.lock(shard);
+    let mut shard = table.lock(held.shard::<K>());
+    let Weighed { line, weight } = shard.records.heavy.let_go::<K>(held);
     Semaphores::count_returned(&mut shard, line, weight);
     // The limit may have been lowered since. More were taken then, and a request of weight 0 may
     // have waited for that.

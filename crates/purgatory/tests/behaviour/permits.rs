@@ -116,6 +116,41 @@ fn used_up_permits_of_the_one_key_come_back() {
     assert_eq!(permits.try_acquire_for(&(), 2).unwrap().weight(), 2);
 }
 
+/// A permit names its line in the same word as its weight, if that is below 2^28.
+#[test]
+fn weights_of_any_size_return_to_their_key() {
+    let timer = ManualTimer::new();
+    let permits = Permits::<u8>::keyed_builder("test")
+        .timer(&timer)
+        .limit(u64::MAX);
+    let permits = permits.build().unwrap();
+    let weights = [1, (1 << 28) - 2, (1 << 28) - 1, 1 << 28, 1 << 40];
+    for key in 0..40 {
+        let taken: u64 = weights.iter().sum();
+        let mut held: Vec<_> = weights
+            .iter()
+            .map(|&weight| permits.try_acquire_for(&key, weight).unwrap())
+            .collect();
+        assert_eq!(permits.taken_for(&key), taken);
+        assert!(held.iter().map(|permit| permit.weight()).eq(weights));
+        assert_eq!(
+            format!("{:?}", held[4]),
+            "Permit { weight: 1099511627776, .. }"
+        );
+        // The rest is waited for. It is dropped untaken, and the next is handed over.
+        let rest = u64::MAX - taken;
+        let mut waits = permits.acquire_for(&key, rest + 1, MINUTE);
+        let mut next = permits.acquire_for(&key, rest + 1, MINUTE);
+        assert!(poll(&mut waits).is_pending() && poll(&mut next).is_pending());
+        drop(held.remove(0));
+        assert_eq!(permits.free_for(&key), 0);
+        drop(waits);
+        assert_eq!(over(&mut next).unwrap().weight(), rest + 1);
+        drop(held);
+        assert_eq!(permits.taken_for(&key), 0);
+    }
+}
+
 /// Permits do not keep their semaphore open.
 #[test]
 fn last_handle_ends_waits_and_leases_but_no_permit() {
