@@ -166,7 +166,12 @@ impl<K, R> Keys<K, R> {
         key: &Q,
         hash: u64,
     ) -> Option<u32> {
-        numbers.find(hash as u32, |number| self.record(number).is_of(key, hash))
+        // The last record of a peak takes the near places along. If its number was its hash, the table
+        // names it until the next one is added, which makes places and the table anew.
+        numbers.find(hash as u32, |number| match self.records.get(number) {
+            Some(Slot(Some(record))) => record.is_of(key, hash),
+            _ => false,
+        })
     }
 
     /// Adds a key that has no record; returns the number of its own. O(1).
@@ -253,22 +258,12 @@ impl<K, R> Keys<K, R> {
         });
         // Gone: so is its number, if it was distant.
         let record: Record<K, R> = removed?;
-        if self.distant.is_some() {
-            self.forget_distant(record.hash, number);
+        if number != self.near(record.hash) {
+            if let Some(numbers) = &mut self.distant {
+                numbers.remove(record.hash, number);
+            }
         }
         Some(record.key)
-    }
-
-    /// Forgets the number of a record that went, if it was distant. With the last record of a peak
-    /// the near places may have gone, too.
-    #[inline]
-    fn forget_distant(&mut self, hash: u32, number: u32) {
-        if number == self.near(hash) && !self.records.is_empty() {
-            return;
-        }
-        if let Some(numbers) = &mut self.distant {
-            numbers.remove(hash, number);
-        }
     }
 
     /// Removes a record; returns its key, to be dropped unlocked. O(1).
