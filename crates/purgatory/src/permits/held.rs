@@ -85,7 +85,10 @@ impl Held {
     #[inline]
     pub(super) fn weight<K>(self) -> Option<u64> {
         let weight = self.light_weight::<K>();
-        (is_one_key::<K>() || weight < HEAVY).then_some(weight)
+        if !is_one_key::<K>() && weight == HEAVY {
+            return None;
+        }
+        Some(weight)
     }
 
     /// Returns the number of the line, or of the heavy weight.

@@ -290,9 +290,13 @@ impl<E: Inside> AnyTable<E> {
         let shard_count = settings.shard_count(default_shards)?;
         let driver = settings.driver()?;
         let max_parked = settings.max_parked.map(Arc::new);
+        let mut sequence = None;
+        if driver.config.manual {
+            sequence = Some(Arc::default());
+        }
         let common = Common {
             max_parked: max_parked.clone(),
-            sequence: driver.config.manual.then(Arc::default),
+            sequence,
         };
         let table = Arc::new_cyclic(|table| TableOf {
             engine: engine(&driver, shard_count, table),
