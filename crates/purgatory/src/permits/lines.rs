@@ -23,8 +23,8 @@ pub(super) struct Line {
 #[derive(Debug)]
 pub(crate) struct Lines<K> {
     pub(super) keys: Keys<K, Line>,
-    /// Permits that neither are free nor return, until a refill. Only those of [one
-    /// key](Self::IS_ONE) can be used up.
+    /// Permits that neither are free nor return, until a refill: more than the limit, if that was
+    /// lowered while they were held. Only those of [one key](Self::IS_ONE) can be used up.
     pub(super) used_up: u64,
     /// Lines that are to be served, or forgotten (Served, Gone), before the shard is unlocked; of a
     /// cancel of all, as it comes by again.
@@ -117,7 +117,7 @@ impl<K: WatchKey> Semaphores<K> {
     /// Returns the number of a key's permits that are free or taken.
     #[inline]
     pub(super) fn present(&self, lines: &Lines<K>) -> u64 {
-        self.limit() - lines.used_up
+        self.limit().saturating_sub(lines.used_up)
     }
 }
 

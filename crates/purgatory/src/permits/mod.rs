@@ -468,7 +468,7 @@ impl<K: WatchKey> Permits<K> {
     pub fn remove(&self, permits: u64) -> u64 {
         let mut removed = 0;
         Semaphores::change(&self.handle.table, |lines, limit| {
-            removed = permits.min(limit - lines.used_up);
+            removed = permits.min(limit.saturating_sub(lines.used_up));
             limit - removed
         });
         removed

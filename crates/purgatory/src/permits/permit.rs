@@ -48,7 +48,8 @@ impl<K: WatchKey> Permit<K> {
 impl Permit {
     /// Uses the permits up: they are not returned, and the [limit](crate::Permits::limit) falls by
     /// as many until a [refill](crate::Permits::refill) or [resize](crate::Permits::resize). O(1):
-    /// none comes free by it. For good, [remove](crate::Permits::remove) permits and drop this.
+    /// none comes free by it. For good, [remove](crate::Permits::remove) permits and drop this. Those
+    /// that a lowered limit did not cover are missing from what is added next.
     ///
     /// ```
     /// use purgatory::Permits;

@@ -249,11 +249,10 @@ pub(super) fn use_up<K: WatchKey>(table: &Arc<Table<Semaphores<K>>>, held: Held)
     let mut shard = table.lock(held.shard::<K>());
     let Weighed { line, weight } = shard.records.heavy.let_go::<K>(held);
     Semaphores::count_returned(&mut shard, line, weight);
-    // The limit may have been lowered since. More were taken then, and a request of weight 0 may
-    // have waited for that.
     let lines = &mut shard.records;
-    let used_up = lines.used_up.saturating_add(weight);
-    lines.used_up = used_up.min(table.engine.limit());
+    lines.used_up = lines.used_up.saturating_add(weight);
+    // If the limit was lowered since, more were taken, and a request of weight 0 may have waited for
+    // that.
     let served = settled(table, &mut shard, now_ns);
     drop(shard);
     table.finish_all(&table.frame.enter(), served);

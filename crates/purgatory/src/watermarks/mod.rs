@@ -160,7 +160,8 @@ impl<K: WatchKey> Form for Watermarks<K> {
 /// Settings of [`Watermarks`].
 impl<K: WatchKey> Builder<Watermarks<K>> {
     /// Limits the keys that have a value at a time. Waits under a key without a value do not count;
-    /// [`max_parked`](Self::max_parked) limits those. Off by default.
+    /// [`max_parked`](Self::max_parked) limits those. Nor does a key that was
+    /// [closed](Watermarks::close) before it had a value. Off by default.
     pub fn keys_max(mut self, keys_max: usize) -> Self {
         self.own = keys_max;
         self

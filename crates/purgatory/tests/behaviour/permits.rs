@@ -50,6 +50,21 @@ fn refill_serves_those_that_wait_in_order() {
     drop(held);
 }
 
+/// A controller that removes permits and adds them again brings none back that were used up between.
+#[test]
+fn permits_used_up_beyond_a_lowered_limit_stay_used_up() {
+    let (_timer, permits) = permits(5);
+    let used = permits.try_acquire(3).unwrap();
+    assert_eq!(permits.remove(4), 4);
+    used.forget();
+    assert_eq!((permits.limit(), permits.free()), (0, 0));
+    assert_eq!(permits.remove(1), 0);
+    permits.add(4);
+    assert_eq!((permits.limit(), permits.free()), (2, 2));
+    permits.refill(5);
+    assert_eq!((permits.limit(), permits.free()), (5, 5));
+}
+
 /// Permits without keys are those of the one key that their type has.
 #[test]
 fn permits_without_keys_have_one_line() {
