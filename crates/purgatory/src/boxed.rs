@@ -75,15 +75,6 @@ impl BoxedOperation {
             boxed: Boxed::Wait(wait),
         }
     }
-
-    /// Returns the operation if it is a wait's.
-    pub(crate) fn as_wait(&self) -> Option<&WaitOperation> {
-        match &self.boxed {
-            Boxed::Operation(_) => None,
-            Boxed::Wait(wait) => Some(wait),
-        }
-    }
-
     /// Returns the operation if it is a `T`, to be used with
     /// [`Purgatory::with`](crate::Purgatory::with) and
     /// [`for_each`](crate::Purgatory::for_each).

@@ -9,7 +9,7 @@ use timer_core::TimerHandle;
 
 use crate::{
     engine::{Core, LockedShard, Tour},
-    operation::{CancelReason, DelayedOperation, Outcome, ReachResult, Timeout},
+    operation::{DelayedOperation, Outcome, ReachResult, Timeout},
     shard::AllEnded,
     table::Arrival,
     watches::{KeyRef, WatchKey},
@@ -17,7 +17,7 @@ use crate::{
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Ends one operation. One that a thread holds is left the request to end it.
-    pub(super) fn end_one(self: &Arc<Self>, handle: TimerHandle, outcome: Outcome) -> ReachResult {
+    pub(crate) fn end_one(self: &Arc<Self>, handle: TimerHandle, outcome: Outcome) -> ReachResult {
         let call = self.frame.enter();
         let now_ns = self.frame.ending_at();
         let claimed = self.first_shard_of(handle).claim(handle, &outcome, now_ns);
@@ -27,41 +27,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             ended.outcome = outcome;
             self.finish(&call, ended);
         })
-    }
-
-    /// Cancels the operation of a future that was dropped, if `is_own` finds it in this entry. If a
-    /// thread holds what is there, that is left a request to be checked again, and `desert` tells the
-    /// operation, under the lock: its check asks for this once more. Returns false if the operation
-    /// is elsewhere.
-    pub(crate) fn cancel_wait(
-        self: &Arc<Self>,
-        handle: TimerHandle,
-        is_own: impl Fn(&O) -> bool,
-        desert: impl FnOnce(),
-    ) -> bool {
-        let dropped = Outcome::Cancelled(CancelReason::FutureDropped);
-        let call = self.frame.enter();
-        let now_ns = self.frame.ending_at();
-        let mut first_shard = self.first_shard_of(handle);
-        let Some(entry) = first_shard.get_mut(handle) else {
-            return false;
-        };
-        // 1. A holder may have the operation or, if they changed places, another one.
-        let Some(payload) = &entry.payload else {
-            desert();
-            entry.request_check();
-            return true;
-        };
-        if !is_own(payload) {
-            return false;
-        }
-        // 2. It is there: it ends now.
-        let claimed = first_shard.claim(handle, &dropped, now_ns).reached();
-        drop(first_shard);
-        if let Some(ended) = claimed {
-            self.finish(&call, ended);
-        }
-        true
     }
 
     /// Reschedules one operation, unless its end is decided or pending.
@@ -103,7 +68,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         count
     }
 
-    /// Claims everything parked.
+    /// Claims everything parked. A shutdown waits for those that other threads hold, too.
     pub(super) fn claim_all(&self, outcome: &Outcome) -> AllEnded<K, O> {
         let mut ended = AllEnded::new();
         let mut tour = Tour::default();
@@ -111,7 +76,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let now_ns = self.frame.ending_at();
         while let Some((mut shard, handles)) = tour.next(&self.shards) {
             for handle in handles {
-                ended.extend(shard.claim(handle, outcome, now_ns).reached());
+                match shard.claim(handle, outcome, now_ns) {
+                    ReachResult::Reached(claimed) => ended.push(claimed),
+                    ReachResult::UnderCheck => shard.hold_shutdown(handle, &self.frame.closing),
+                    ReachResult::Gone => {}
+                }
             }
         }
         ended

@@ -148,8 +148,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// panic on such a call; a release build may deadlock.
     ///
     /// The operation of a [`wait`](Purgatory::wait) that another one replaces here is the caller's,
-    /// as one that was [taken](Self::take). The other one is not the future's: to drop the future
-    /// does not end it.
+    /// as one that was [taken](Self::take). The place stays the future's until it has its answer: to
+    /// drop it then ends the one that lies there.
     ///
     /// # Panics
     /// Resumes a panic of `reach`; the operation stays parked, as `reach` left it.

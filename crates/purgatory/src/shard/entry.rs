@@ -16,7 +16,10 @@
 
 use std::mem;
 
-use timer_core::TimerHandle;
+use timer_core::{
+    TimerHandle,
+    driver::sync::{Latch, UnderWay},
+};
 
 use super::links::{Link, SecondaryId};
 use crate::{
@@ -84,6 +87,8 @@ pub(crate) struct ColdState {
     label: Option<&'static str>,
     /// When a snapshot first saw the check that is under way; `u64::MAX` if none did.
     check_seen_ns: u64,
+    /// Dropped once its holder has called it back: a shutdown waits for that.
+    closing: Option<UnderWay>,
 }
 
 impl ColdState {
@@ -93,6 +98,7 @@ impl ColdState {
             due_ns: None,
             label,
             check_seen_ns: u64::MAX,
+            closing: None,
         })
     }
 }
@@ -207,6 +213,12 @@ impl<O> Entry<O> {
             cold.end = Some(outcome.clone());
         }
         cold
+    }
+
+    /// Counts a held operation as under way until its cold part is dropped.
+    pub(super) fn hold_shutdown(&mut self, closing: &Latch) {
+        let cold = self.cold.get_or_insert_with(|| ColdState::new(None));
+        cold.closing.get_or_insert_with(|| closing.begin());
     }
 
     /// Takes the end of an operation, if it ends. Only the holder calls this, as it checks the payload

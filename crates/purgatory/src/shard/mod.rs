@@ -18,10 +18,7 @@ mod watchers;
 use smallvec::SmallVec;
 use timer_core::{
     MAX_TASKS, TaskId, TickLength, TimerHandle, TimingWheel,
-    driver::{
-        ShardState,
-        sync::{Latch, UnderWay},
-    },
+    driver::{ShardState, sync::Latch},
 };
 
 use self::{
@@ -65,8 +62,6 @@ struct ColdParts {
     /// The walks under way. A shard seldom has any.
     walks: Vec<WalkCursor>,
     walks_begun: u64,
-    /// Dropped when the last entry leaves a closed shard: shutdowns wait for it.
-    emptied: Option<UnderWay>,
     /// Operations that were taken out, to be answered by the caller.
     taken: u64,
     other_ends: OtherEnds,
@@ -136,13 +131,8 @@ impl<K, O> ShardState for Shard<K, O> {
 }
 
 impl<K: WatchKey, O: DelayedOperation> FormShard<K> for Shard<K, O> {
-    /// The operations that are here count as under way until the last of them has left.
-    fn close(&mut self, under_check: &Latch) {
+    fn close(&mut self) {
         self.closed = !failpoint!(ShutdownClosesNoShard);
-        if self.waiting() > 0 {
-            let cold = self.cold.get_or_insert_default();
-            cold.emptied.get_or_insert_with(|| under_check.begin());
-        }
     }
 
     #[inline]
@@ -252,7 +242,6 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
     pub(crate) fn withdraw(&mut self, handle: TimerHandle) -> Option<ToRelease<K>> {
         let entry = self.wheel.cancel(handle.id())?;
         let emptied_key = self.unlink(handle.id().index(), entry.link);
-        self.entry_left();
         Some(ToRelease {
             emptied_key,
             cold: entry.cold,
@@ -354,6 +343,15 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
     ) -> ReachResult<Ended<K, O>> {
         let claim = |entry: &mut Entry<O>| entry.claim(outcome);
         self.end_with_payload(handle, outcome, u64::MAX, now_ns, claim)
+    }
+
+    /// Counts a held operation of a closed shard as under way, until its holder has called it back.
+    pub(crate) fn hold_shutdown(&mut self, handle: TimerHandle, closing: &Latch) {
+        if self.closed {
+            if let Some(entry) = self.get_mut(handle) {
+                entry.hold_shutdown(closing);
+            }
+        }
     }
 
     /// Ends an operation if `take` takes its payload.
@@ -458,7 +456,6 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
         if !failpoint!(EndedStaysListed) {
             emptied_key = self.unlink(handle.id().index(), link);
         }
-        self.entry_left();
         let to_release = ToRelease {
             has_place: true,
             due_ns,
@@ -467,16 +464,6 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
             cold,
         };
         ReachResult::Reached((taken, to_release))
-    }
-
-    /// Ends the wait of a shutdown once the last operation has left.
-    #[inline]
-    fn entry_left(&mut self) {
-        if self.closed && self.waiting() == 0 {
-            if let Some(cold) = &mut self.cold {
-                cold.emptied = None;
-            }
-        }
     }
 }
 

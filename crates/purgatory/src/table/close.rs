@@ -19,7 +19,7 @@ impl<E: Inside> AnyTable<E> {
     fn close_and_end(&self, reason: CancelReason) -> E::Batch {
         let is_first = self.shards.close();
         for number in self.shards.made() {
-            self.lock(number).close(&self.frame.under_check);
+            self.lock(number).close();
         }
         let (batch, count) = E::end_all(self, &Outcome::Cancelled(reason));
         trace::closed(&self.frame.name, is_first, count);

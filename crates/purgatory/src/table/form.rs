@@ -176,12 +176,7 @@ impl<E: Inside> AnyForm<E::Key> for AnyTable<E> {
 
         self.close_on_executor(CancelReason::Shutdown);
 
-        // The last callback and the last thread with an operation under check end these waits.
-        self.frame.closing.wait(remaining());
-        self.frame.under_check.wait(remaining());
-
-        let under_check = self.waiting();
-        under_check + self.frame.closing.wait(Duration::ZERO)
+        self.frame.closing.wait(remaining())
     }
 }
 

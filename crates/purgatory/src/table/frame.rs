@@ -45,10 +45,9 @@ pub(crate) struct Frame {
     is_withdrawn: AtomicBool,
     /// Not the model's atomic: nothing depends on it.
     callbacks_waiting: Count,
-    /// Callbacks of operations that a shutdown with a limit ended.
+    /// Operations that a shutdown ended, or whose holders it left a request to: until they are
+    /// called back.
     pub(crate) closing: Latch,
-    /// Closed shards that still have operations, which other threads check.
-    pub(crate) under_check: Latch,
     cold: OnceLock<Box<ColdParts>>,
 }
 
@@ -84,7 +83,6 @@ impl Frame {
             is_withdrawn: AtomicBool::new(false),
             callbacks_waiting: Count::new(0),
             closing: Latch::default(),
-            under_check: Latch::default(),
             cold: OnceLock::new(),
         }
     }

@@ -51,10 +51,7 @@ use std::{
 use smallvec::SmallVec;
 use timer_core::{
     Advanced, BuildError, MAX_SHARDS, MAX_TASKS, Moment, TaskId, TickLength, TimerHandle,
-    driver::{
-        Driver, DueQueue, ShardGuard, ShardPlan, ShardState, Shards,
-        sync::{Latch, UnderWay},
-    },
+    driver::{Driver, DueQueue, ShardGuard, ShardPlan, ShardState, Shards, sync::UnderWay},
 };
 
 use crate::{
@@ -116,8 +113,8 @@ pub(crate) trait Inside: Sized + Send + Sync + 'static {
 
 /// A shard of a form, under its lock.
 pub(crate) trait FormShard<K>: ShardState + Send + Sized + 'static {
-    /// Closes the shard: it takes nothing any more. What threads check counts as under way.
-    fn close(&mut self, under_check: &Latch);
+    /// Closes the shard: it takes nothing any more.
+    fn close(&mut self);
 
     /// Returns the number of what waits.
     fn waiting(&self) -> usize;

@@ -5,10 +5,7 @@ use std::{
     task::Waker,
 };
 
-use timer_core::{
-    Scheduled, TaskId, TickLength, TimerHandle, TimingWheel,
-    driver::{ShardState, sync::Latch},
-};
+use timer_core::{Scheduled, TaskId, TickLength, TimerHandle, TimingWheel, driver::ShardState};
 
 use crate::{
     error::WaitError,
@@ -81,7 +78,7 @@ impl<E: Engine> ShardState for Shard<E> {
 }
 
 impl<E: Engine> FormShard<E::Key> for Shard<E> {
-    fn close(&mut self, _: &Latch) {
+    fn close(&mut self) {
         self.closed = !failpoint!(ShutdownClosesNoShard);
     }
 

@@ -20,11 +20,11 @@ use timer_core::{TimerHandle, driver::contain};
 use crate::{
     boxed::{
         BoxedOperation,
-        wait::{ConditionCheck, WaitOperation, Waiting},
+        wait::{WaitOperation, Waiting},
     },
     engine::Core,
     error::WaitError,
-    operation::{CancelReason, OperationId, Outcome, Timeout, ToPark},
+    operation::{CancelReason, OperationId, Outcome, ReachResult, Timeout, ToPark},
     origin::{AnswerOrigin, PANICKED, Progress},
     sync::{AtomicBool, Mutex, Ordering, Share, Unwatched},
     table::call::in_turn,
@@ -87,8 +87,8 @@ enum Slot {
     Waiting(Option<Waker>),
     /// A value lies where the condition was.
     Answered(Result<(), WaitError>),
-    /// The future has taken it, or was dropped. Its operation may be in the entry of this handle.
-    Left(TimerHandle),
+    /// The future has taken it, or was dropped.
+    Left,
 }
 
 /// A wait that an operation and a future share.
@@ -98,33 +98,30 @@ struct Cell<K: WatchKey, C: Condition> {
     slot: Mutex<Slot>,
     /// The last check came true. The holder's alone, so not the model's.
     has_value: atomic::AtomicBool,
-    /// The future was dropped while the operation was held: no check is to come true.
+    /// The future was dropped while its entry was under check: no check is to come true.
     is_deserted: AtomicBool,
     /// A future keeps the memory of its purgatory. That is open as long as it has handles.
     origin: Share<Arc<Core<K, BoxedOperation>>>,
 }
 
 impl<K: WatchKey, C: Condition> Waiting for Cell<K, C> {
-    fn check(&self) -> ConditionCheck {
+    fn check(&self) -> bool {
         if self.is_deserted() {
-            return ConditionCheck::Deserted;
+            return false;
         }
         let mut stage = self.stage.lock();
-        let came_true = stage.check();
+        if !stage.check() {
+            return false;
+        }
         // The future may be gone by now. What the condition took is given back.
         if self.is_deserted() {
-            if came_true {
-                let value = mem::replace(&mut *stage, Stage::Over);
-                drop(stage);
-                drop(value);
-            }
-            return ConditionCheck::Deserted;
-        }
-        if !came_true {
-            return ConditionCheck::Waits;
+            let value = mem::replace(&mut *stage, Stage::Over);
+            drop(stage);
+            drop(value);
+            return false;
         }
         self.has_value.store(true, Ordering::Relaxed);
-        ConditionCheck::CameTrue
+        true
     }
 
     fn end(self: Arc<Self>, outcome: &Outcome) {
@@ -140,20 +137,6 @@ impl<K: WatchKey, C: Condition> Waiting for Cell<K, C> {
         in_turn(&core.frame.executor, move || {
             // The thread may be panicking; a second panic, of the waker, would abort.
             let _ = contain(|| self.end(&Outcome::Cancelled(CancelReason::Panicked)));
-        });
-    }
-
-    fn cancel_deserted(self: Arc<Self>) {
-        let core = self.origin.clone();
-        // The thread is checking it: not before that check is over.
-        in_turn(&core.clone().frame.executor, move || {
-            let left = match *self.slot.lock() {
-                Slot::Left(handle) => Some(handle),
-                Slot::Waiting(_) | Slot::Answered(_) => None,
-            };
-            if let Some(handle) = left {
-                self.cancel(&core, handle);
-            }
         });
     }
 }
@@ -202,7 +185,7 @@ impl<K: WatchKey, C: Condition> Cell<K, C> {
     fn answer(self: Arc<Self>, answer: Result<(), WaitError>) {
         // 1. Put it in, unless the future has gone.
         let mut slot = self.slot.lock();
-        if let Slot::Left(_) = &*slot {
+        if let Slot::Left = &*slot {
             drop(slot);
             drop(self.taken(answer)); // the user's: with nothing locked
             return;
@@ -225,25 +208,12 @@ impl<K: WatchKey, C: Condition> Cell<K, C> {
         let stage = mem::replace(&mut *self.stage.lock(), Stage::Over);
         stage.into_value()
     }
-
-    /// Cancels the operation of a future that was dropped, if it is in the entry of this handle.
-    fn cancel(&self, core: &Arc<Core<K, BoxedOperation>>, handle: TimerHandle) {
-        let address = std::ptr::from_ref(self).cast::<()>();
-        let is_own = |operation: &BoxedOperation| {
-            operation.as_wait().is_some_and(|wait| wait.is_at(address))
-        };
-        let desert = || self.is_deserted.store(true, Ordering::Relaxed);
-        if !core.cancel_wait(handle, is_own, desert) {
-            // It was taken out, or changed places. There it goes on without its future.
-            self.is_deserted.store(false, Ordering::Relaxed);
-        }
-    }
 }
 
 impl<K: WatchKey, C: Condition> AnswerOrigin<C::Value> for Cell<K, C> {
     fn poll_first(
         &self,
-        id: OperationId,
+        _: OperationId,
         waker: &Waker,
         progress: &mut Progress,
     ) -> Poll<Result<C::Value, WaitError>> {
@@ -262,13 +232,13 @@ impl<K: WatchKey, C: Condition> AnswerOrigin<C::Value> for Cell<K, C> {
             return Poll::Pending;
         }
         // 2. The answer is there.
-        let before = mem::replace(&mut *slot, Slot::Left(id.handle()));
+        let before = mem::replace(&mut *slot, Slot::Left);
         drop(slot);
         self.origin.frame.call(|| drop(unused));
         progress.finish();
         match before {
             Slot::Answered(answer) => Poll::Ready(self.taken(answer)),
-            Slot::Waiting(_) | Slot::Left(_) => Poll::Ready(Err(PANICKED)),
+            Slot::Waiting(_) | Slot::Left => Poll::Ready(Err(PANICKED)),
         }
     }
 
@@ -283,7 +253,7 @@ impl<K: WatchKey, C: Condition> AnswerOrigin<C::Value> for Cell<K, C> {
             Slot::Waiting(_) if failpoint!(PollLeavesNoWaker) => true,
             Slot::Waiting(Some(_)) if failpoint!(FirstWakerStays) => true,
             Slot::Waiting(Some(last)) => last.will_wake(waker),
-            Slot::Waiting(None) | Slot::Answered(_) | Slot::Left(_) => false,
+            Slot::Waiting(None) | Slot::Answered(_) | Slot::Left => false,
         };
         if is_known {
             return Poll::Pending;
@@ -301,21 +271,22 @@ impl<K: WatchKey, C: Condition> AnswerOrigin<C::Value> for Cell<K, C> {
         let stage = cell.stage.into_inner();
         match cell.slot.into_inner() {
             Slot::Answered(answer) => answer.and_then(|()| stage.into_value()),
-            Slot::Waiting(_) | Slot::Left(_) => Err(PANICKED),
+            Slot::Waiting(_) | Slot::Left => Err(PANICKED),
         }
     }
 
     fn abandon(&self, handle: TimerHandle) {
         // 1. From here on no answer is put in. What is there is dropped with nothing locked, and
         //    may itself drop futures.
-        let before = mem::replace(&mut *self.slot.lock(), Slot::Left(handle));
+        let before = mem::replace(&mut *self.slot.lock(), Slot::Left);
         let waits = matches!(before, Slot::Waiting(_));
         if !matches!(before, Slot::Waiting(None)) {
             self.drop_in_turn(before);
         }
-        // 2. The operation leaves.
-        if waits {
-            self.cancel(&self.origin, handle);
+        // 2. Its entry ends. A check that is under way there may find that out as it comes true.
+        let dropped = Outcome::Cancelled(CancelReason::FutureDropped);
+        if waits && self.origin.end_one(handle, dropped) == ReachResult::UnderCheck {
+            self.is_deserted.store(true, Ordering::Relaxed);
         }
     }
 

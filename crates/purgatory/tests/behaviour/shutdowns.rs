@@ -54,6 +54,43 @@ fn shutdown_waits_for_the_check_of_an_event() {
     }
 }
 
+/// The holder ends it and calls it back: the shutdown returns after that.
+#[test]
+fn shutdown_waits_for_the_callback_of_an_operation_under_check() {
+    let (_timer, purgatory): (_, Purgatory<&str>) = by_hand();
+    let watched = Probe::new();
+    let operation = watched.operation();
+    let watch = when(|| false, move |outcome| operation.on_complete(outcome));
+    purgatory.park(watch, &["b"], NEVER);
+    let stop = Stop::new();
+    let held = stop.clone();
+    let check = move || {
+        held.here();
+        false
+    };
+    let (returns, shutdown) = mpsc::channel();
+    let (tells, seen) = mpsc::channel();
+    // A shutdown that does not wait for this returns meanwhile.
+    let then = move |_| tells.send(shutdown.recv_timeout(20 * MS)).unwrap();
+    purgatory.park(when(check, then), &["a"], NEVER);
+
+    stop.arm();
+    let signals = purgatory.clone();
+    let event = thread::spawn(move || signals.check_and_complete(&"a"));
+    let closes = purgatory.clone();
+    let closing = stop.meanwhile(|| {
+        let closing = thread::spawn(move || returns.send(closes.shutdown(Duration::MAX)).is_ok());
+        while !watched.ended() {
+            thread::yield_now();
+        }
+        closing
+    });
+    assert!(seen.recv().unwrap().is_err(), "it did not wait");
+    event.join().unwrap();
+    closing.join().unwrap();
+    assert_empty(&purgatory);
+}
+
 /// An event between its first check and its registration has the parking thread check it again,
 /// while it is in the shard already.
 #[test]

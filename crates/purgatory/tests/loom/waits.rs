@@ -115,14 +115,14 @@ fn answer_of_taken_wait_against_poll() {
 }
 
 /// A future is dropped while an event has its condition checked, which then yields a value or does
-/// not. A check that is under way is asked to be run again, and finds the future gone. In the first
-/// case it has given its value, and is over.
+/// not. If the check is under way, its holder is left a request to end the wait. In the first case
+/// the condition has given its value, and the wait is over.
 #[test]
 fn future_drop_against_event() {
     let leaves = Failpoint::DroppedFutureLeavesOperation;
     for (faults, yields) in [
         (&[][..], true),
-        (&[leaves, Failpoint::EventLeavesNoRequest], false),
+        (&[leaves, Failpoint::ExpiryLeavesNoRequest], false),
     ] {
         check(faults, move || {
             let (_timer, purgatory) = by_hand::<BoxedOperation>();
