@@ -121,8 +121,8 @@ impl<F: Form> Builder<F> {
     /// processor, at least 64 and at most 256.
     ///
     /// A key's hash chooses its shard. Each shard has a lock, so more shards reduce contention
-    /// between threads. A shard is made as it is first used, and takes about 600 bytes with keys of 8
-    /// bytes. Once one is used, each of the others takes 80. The first `times`, `snapshot` or `publish`
+    /// between threads. A shard is made as it is first used, and takes about 700 bytes with keys of 8
+    /// bytes. Once one is used, each of the others takes 48. The first `times`, `snapshot` or `publish`
     /// of a purgatory makes them all.
     ///
     /// ```
@@ -286,7 +286,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// [`shutdown`](Self::shutdown) of this purgatory leaves the timer as it is.
     ///
     /// It takes 0.5 KB until it is first used. Then it has 64 [shards](Builder::shards) for each
-    /// processor: on two processors 128, for which it takes 10 KB, and 350 bytes for each that is used.
+    /// processor: on two processors 128, for which it takes 6 KB, and 700 bytes for each that is used.
     ///
     /// # Errors
     /// [`BuildError::Thread`] if no thread can be spawned for the shared timer. The next call tries

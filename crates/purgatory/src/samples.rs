@@ -84,7 +84,8 @@ pub(crate) fn oldest_age(age_ns: u64) -> Sample {
 pub(crate) fn longest_check(age_ns: u64) -> Sample {
     Sample::largest(
         "purgatory_longest_check_seconds",
-        "How long the longest check has been under way, from the first scrape that found it.",
+        "How long the longest check has been under way, from the first scrape that found it. A last \
+         check is from the moment its operation's time is up.",
         age_ns as f64 / 1e9,
     )
 }

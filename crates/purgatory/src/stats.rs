@@ -143,7 +143,7 @@ pub struct Snapshot<K> {
     /// The operations that have been parked for longest, longest first.
     pub oldest: Vec<Parked<K>>,
     /// The operations under check, longest known check first. A check that never returns shows up
-    /// here, and its operation cannot expire.
+    /// here, and its operation cannot expire. So does a last check that waits for the executor.
     pub under_check: Vec<Parked<K>>,
     /// The times that operations waited, since the first snapshot or the first
     /// [`times`](crate::Purgatory::times).
