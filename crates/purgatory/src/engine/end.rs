@@ -68,21 +68,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         count
     }
 
-    /// Claims everything parked. A shutdown waits for those that other threads hold, too.
+    /// Claims everything parked. What threads hold is left a request, and a shutdown waits for it.
     pub(super) fn claim_all(&self, outcome: &Outcome) -> AllEnded<K, O> {
-        let mut ended = AllEnded::new();
+        let mut claimed = AllEnded::new();
         let mut tour = Tour::default();
         // The clock is read before a lock is taken.
         let now_ns = self.frame.ending_at();
         while let Some((mut shard, handles)) = tour.next(&self.shards) {
             for handle in handles {
-                match shard.claim(handle, outcome, now_ns) {
-                    ReachResult::Reached(claimed) => ended.push(claimed),
-                    ReachResult::UnderCheck => shard.hold_shutdown(handle, &self.frame.closing),
-                    ReachResult::Gone => {}
+                claimed.extend(shard.claim(handle, outcome, now_ns).reached());
+                if let Some(held) = shard.get_mut(handle) {
+                    held.hold_shutdown(&self.frame.closing);
                 }
             }
         }
-        ended
+        claimed
     }
 }

@@ -215,8 +215,8 @@ impl<O> Entry<O> {
         cold
     }
 
-    /// Counts a held operation as under way until its cold part is dropped.
-    pub(super) fn hold_shutdown(&mut self, closing: &Latch) {
+    /// Counts a held operation as under way until its holder has called it back.
+    pub(crate) fn hold_shutdown(&mut self, closing: &Latch) {
         let cold = self.cold.get_or_insert_with(|| ColdState::new(None));
         cold.closing.get_or_insert_with(|| closing.begin());
     }

@@ -16,10 +16,7 @@ mod links;
 mod watchers;
 
 use smallvec::SmallVec;
-use timer_core::{
-    MAX_TASKS, TaskId, TickLength, TimerHandle, TimingWheel,
-    driver::{ShardState, sync::Latch},
-};
+use timer_core::{MAX_TASKS, TaskId, TickLength, TimerHandle, TimingWheel, driver::ShardState};
 
 use self::{
     entry::ColdState,
@@ -343,15 +340,6 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
     ) -> ReachResult<Ended<K, O>> {
         let claim = |entry: &mut Entry<O>| entry.claim(outcome);
         self.end_with_payload(handle, outcome, u64::MAX, now_ns, claim)
-    }
-
-    /// Counts a held operation of a closed shard as under way, until its holder has called it back.
-    pub(crate) fn hold_shutdown(&mut self, handle: TimerHandle, closing: &Latch) {
-        if self.closed {
-            if let Some(entry) = self.get_mut(handle) {
-                entry.hold_shutdown(closing);
-            }
-        }
     }
 
     /// Ends an operation if `take` takes its payload.

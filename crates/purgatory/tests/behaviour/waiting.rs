@@ -141,6 +141,27 @@ fn event_of_a_wait_dropped_under_check_goes_on() {
     }
 }
 
+/// An event has both checked together: what the first one's check drops is not asked any more.
+#[test]
+fn a_condition_is_not_asked_once_its_future_is_dropped() {
+    let (_timer, waits): (_, Purgatory<&str>) = by_hand();
+    let slot = Arc::new(Mutex::new(None::<WaitFuture<()>>));
+    let drops = slot.clone();
+    let condition = move || {
+        drop(drops.lock().unwrap().take());
+        false
+    };
+    let first = waits.wait(&["a"], MINUTE, condition);
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = asked.clone();
+    let condition = move || counted.fetch_add(1, SeqCst) > 0;
+    *slot.lock().unwrap() = Some(waits.wait(&["a"], MINUTE, condition));
+    assert_eq!(waits.check_and_complete(&"a"), 0);
+    assert_eq!((asked.load(SeqCst), waits.len()), (1, 1)); // as it was parked
+    drop(first);
+    assert_empty(&waits);
+}
+
 /// It is handed back while the wait goes on, and dropped then, or awaited.
 #[test]
 fn try_take_takes_a_value_now_or_never() {
