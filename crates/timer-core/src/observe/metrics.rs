@@ -178,9 +178,14 @@ type Recorders = HashMap<(usize, SourceName), Arc<Recorder>>;
 static RECORDERS: LazyLock<Mutex<Recorders>> = LazyLock::new(Mutex::default);
 
 impl Recorder {
-    /// Returns true when it has dropped what it kept.
-    fn is_gone(&self) -> bool {
-        self.keeps_mark.load(Ordering::Relaxed) && Arc::strong_count(&self.mark) == 1
+    /// Returns true when it has dropped what it kept. One that keeps no label is forgotten when no
+    /// source has a series there any more.
+    fn is_gone(self: &Arc<Self>) -> bool {
+        if self.keeps_mark.load(Ordering::Relaxed) {
+            Arc::strong_count(&self.mark) == 1
+        } else {
+            Arc::strong_count(self) == 1
+        }
     }
 }
 
@@ -568,4 +573,27 @@ pub(crate) fn timer_samples(stats: TimerStats) -> Vec<Sample> {
         ));
     }
     samples
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without an installed recorder, values go to one that keeps no label.
+    #[test]
+    fn sources_that_are_gone_are_not_kept_for_a_recorder_without_labels() {
+        for name in 0..100 {
+            let of = SourceName {
+                label: "timer",
+                name: format!("nobody scrapes {name}").into(),
+            };
+            let read = || vec![Sample::sum("timer_pending", "", 1.0)];
+            let published = Published::default();
+            published.publish(&of, false, &read);
+            published.withdraw(&read);
+        }
+        let all = RECORDERS.lock();
+        let kept = all.keys().filter(|(_, of)| of.name.starts_with("nobody"));
+        assert!(kept.count() <= 1, "the last one, until another comes");
+    }
 }
