@@ -19,7 +19,7 @@ use timer_core::driver::{must_yield, spend_budget};
 
 pub use self::condition::IntoAnswer;
 
-use self::cell::Arriving;
+use self::cell::NewWait;
 use crate::{
     error::WaitError,
     operation::{OperationId, Parking, Timeout, opaque},
@@ -100,9 +100,9 @@ impl<K: WatchKey> Purgatory<K> {
         let core = &self.handle.table;
         let mut future = None;
         let mut result = None;
-        let arriving = Arriving::new(condition, self.handle.shown(), &mut future);
-        let parked = core.park_or(arriving, watches, timeout, |_, arriving, outcome| {
-            let ended = || result = Some(arriving.into_result(outcome));
+        let new_wait = NewWait::new(condition, self.handle.shown(), &mut future);
+        let parked = core.park_or(new_wait, watches, timeout, |_, new_wait, outcome| {
+            let ended = || result = Some(new_wait.into_result(outcome));
             core.frame.call(ended);
         });
         match parked {

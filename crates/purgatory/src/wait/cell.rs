@@ -101,7 +101,7 @@ struct Cell<K: WatchKey, C: Condition> {
     /// The future was dropped while its entry was under check: no check is to come true.
     is_deserted: AtomicBool,
     /// A future keeps the memory of its purgatory. That is open as long as it has handles.
-    origin: Share<Arc<Core<K, BoxedOperation>>>,
+    core: Share<Arc<Core<K, BoxedOperation>>>,
 }
 
 impl<K: WatchKey, C: Condition> Waiting for Cell<K, C> {
@@ -133,7 +133,7 @@ impl<K: WatchKey, C: Condition> Waiting for Cell<K, C> {
     }
 
     fn lose(self: Arc<Self>) {
-        let core = self.origin.clone();
+        let core = self.core.clone();
         in_turn(&core.frame.executor, move || {
             // The thread may be panicking; a second panic, of the waker, would abort.
             let _ = contain(|| self.end(&Outcome::Cancelled(CancelReason::Panicked)));
@@ -152,8 +152,8 @@ impl<K: WatchKey, C: Condition> Cell<K, C> {
         if let Slot::Answered(Ok(())) = before {
             value = Some(mem::replace(&mut *self.stage.lock(), Stage::Over));
         }
-        let core = self.origin.clone();
-        in_turn(&self.origin.frame.executor, move || {
+        let core = self.core.clone();
+        in_turn(&self.core.frame.executor, move || {
             core.frame.call(|| drop((before, value)));
         });
     }
@@ -227,14 +227,14 @@ impl<K: WatchKey, C: Condition> AnswerOrigin<C::Value> for Cell<K, C> {
             }
             drop(slot);
             if unused.is_some() {
-                self.origin.frame.call(|| drop(unused));
+                self.core.frame.call(|| drop(unused));
             }
             return Poll::Pending;
         }
         // 2. The answer is there.
         let before = mem::replace(&mut *slot, Slot::Left);
         drop(slot);
-        self.origin.frame.call(|| drop(unused));
+        self.core.frame.call(|| drop(unused));
         progress.finish();
         match before {
             Slot::Answered(answer) => Poll::Ready(self.taken(answer)),
@@ -285,37 +285,37 @@ impl<K: WatchKey, C: Condition> AnswerOrigin<C::Value> for Cell<K, C> {
         }
         // 2. Its entry ends. A check that is under way there may find that out as it comes true.
         let dropped = Outcome::Cancelled(CancelReason::FutureDropped);
-        if waits && self.origin.end_one(handle, dropped) == ReachResult::UnderCheck {
+        if waits && self.core.end_one(handle, dropped) == ReachResult::UnderCheck {
             self.is_deserted.store(true, Ordering::Relaxed);
         }
     }
 
     fn reschedule(&self, handle: TimerHandle, timeout: Timeout) -> bool {
-        self.origin.reschedule_one(handle, timeout)
+        self.core.reschedule_one(handle, timeout)
     }
 
     fn must_not_block(&self) -> bool {
-        self.origin.frame.wait_must_not_block()
+        self.core.frame.wait_must_not_block()
     }
 }
 
 /// A wait that comes to be parked. Its cell is made only if it has to wait.
-pub(super) struct Arriving<'a, K: WatchKey, C: Condition> {
+pub(super) struct NewWait<'a, K: WatchKey, C: Condition> {
     stage: Stage<C>,
-    origin: &'a Share<Arc<Core<K, BoxedOperation>>>,
+    core: &'a Share<Arc<Core<K, BoxedOperation>>>,
     /// The future's view of the cell, once that is made.
     future: &'a mut Option<Arc<dyn AnswerOrigin<C::Value>>>,
 }
 
-impl<'a, K: WatchKey, C: Condition> Arriving<'a, K, C> {
+impl<'a, K: WatchKey, C: Condition> NewWait<'a, K, C> {
     pub(super) fn new(
         condition: C,
-        origin: &'a Share<Arc<Core<K, BoxedOperation>>>,
+        core: &'a Share<Arc<Core<K, BoxedOperation>>>,
         future: &'a mut Option<Arc<dyn AnswerOrigin<C::Value>>>,
     ) -> Self {
-        Arriving {
+        NewWait {
             stage: Stage::Waits(condition),
-            origin,
+            core,
             future,
         }
     }
@@ -326,7 +326,7 @@ impl<'a, K: WatchKey, C: Condition> Arriving<'a, K, C> {
     }
 }
 
-impl<K: WatchKey, C: Condition> ToPark<BoxedOperation> for Arriving<'_, K, C> {
+impl<K: WatchKey, C: Condition> ToPark<BoxedOperation> for NewWait<'_, K, C> {
     #[inline(always)]
     fn check(&mut self) -> bool {
         self.stage.check()
@@ -339,7 +339,7 @@ impl<K: WatchKey, C: Condition> ToPark<BoxedOperation> for Arriving<'_, K, C> {
             slot: Mutex::new(Slot::Waiting(None)),
             has_value: atomic::AtomicBool::new(false),
             is_deserted: AtomicBool::new(false),
-            origin: self.origin.clone(),
+            core: self.core.clone(),
         });
         *self.future = Some(cell.clone());
         BoxedOperation::wait(WaitOperation::new(cell))
