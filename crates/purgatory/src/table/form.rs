@@ -120,11 +120,9 @@ impl<E: Inside> AnyForm<E::Key> for AnyTable<E> {
             oldest.extend(self.parked(handle, now_ns));
         }
         let mut under_check = Vec::new();
-        for (known_ns, handle) in by_check.into_sorted() {
-            if let Some(mut parked) = self.parked(handle, now_ns) {
-                parked.under_check = Some(Duration::from_micros(known_ns / 1000));
-                under_check.push(parked);
-            }
+        for (_, handle) in by_check.into_sorted() {
+            let parked = self.parked(handle, now_ns);
+            under_check.extend(parked.filter(|parked| parked.under_check.is_some()));
         }
         // The labels in use, the most frequent first.
         labels.retain(|&(_, count)| count > 0);
@@ -216,14 +214,14 @@ impl<E: Inside> AnyTable<E> {
         drop(shard);
 
         // 2. Its keys.
-        let known = |check_ns| Duration::from_micros(check_ns / 1000);
+        let micros = |ns| Duration::from_micros(ns / 1000);
         Some(Parked {
             id: self.frame.id(handle),
             label: look.label,
             keys: E::keys_of(self, handle)?,
-            age: Duration::from_micros(look.age_ns / 1000),
+            age: micros(look.age_ns),
             expires_in: expires_in.map(Duration::from_nanos),
-            under_check: look.check_ns.map(known),
+            under_check: look.check_ns.map(micros),
         })
     }
 }
