@@ -122,8 +122,7 @@ impl<F: Form> Builder<F> {
     ///
     /// A key's hash chooses its shard. Each shard has a lock, so more shards reduce contention
     /// between threads. A shard is made as it is first used, and takes about 700 bytes with keys of 8
-    /// bytes. Once one is used, each of the others takes 48. The first `times`, `snapshot` or `publish`
-    /// of a purgatory makes them all.
+    /// bytes. Once one is used, each of the others takes 48.
     ///
     /// ```
     /// use purgatory::Purgatory;

@@ -15,7 +15,7 @@ use std::{
 use timer_core::{BuildError, Timer};
 
 use crate::{
-    operation::{Timeout, opaque},
+    operation::{CancelReason, Timeout, opaque},
     purgatory::Purgatory,
     sync::{AtomicU64, Mutex, Ordering, thread_local},
     table::FormShard,
@@ -127,6 +127,13 @@ impl<K: WatchKey, S> Shared<K, S> {
             table.lock(number).each_key(keep);
         }
         table.signal_several(&keys);
+    }
+}
+
+impl<K: WatchKey, S> Drop for Shared<K, S> {
+    /// A clone of the purgatory may live on: conditions that have lost their state never come true.
+    fn drop(&mut self) {
+        self.purgatory.handle.table.close(CancelReason::Dropped);
     }
 }
 

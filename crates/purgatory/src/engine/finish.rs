@@ -5,7 +5,7 @@
 //! releases the secondary watches, then calls `on_complete`, on this thread or by a job on the
 //! executor.
 
-use std::{sync::Arc, time::Duration};
+use std::{mem::needs_drop, sync::Arc, time::Duration};
 
 use timer_core::Job;
 
@@ -75,11 +75,25 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline]
     pub(crate) fn release(&self, to_release: &mut ToRelease<K>) {
         // Most operations have one key, so no secondary watch.
-        let mut last_secondary = to_release.last_secondary.take();
-        if last_secondary.is_some() {
-            self.release_secondaries(&mut last_secondary, usize::MAX, drop);
+        if to_release.last_secondary.is_some() {
+            self.release_all_secondaries(&mut to_release.last_secondary);
         }
-        drop(to_release.emptied_key.take());
+        if let Some(key) = to_release.emptied_key.take() {
+            self.drop_key(key);
+        }
+    }
+
+    /// Drops a key that nothing waits for any more. A panic of that is contained, as in a callback.
+    #[inline]
+    pub(super) fn drop_key(&self, key: K) {
+        if needs_drop::<K>() {
+            self.frame.call(|| drop(key));
+        }
+    }
+
+    #[inline(never)]
+    fn release_all_secondaries(&self, last: &mut Option<SecondaryId>) {
+        self.release_secondaries(last, usize::MAX, |key| self.drop_key(key));
     }
 
     /// Releases secondary watches, the last first, `max` at most; returns how many. Keys without
@@ -151,7 +165,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn call_back(&self, to_release: ToRelease<K>, calls: impl FnOnce()) {
         // 1. What is left of it in the purgatory. A task that is woken may park again, and finds the
         //    place free.
-        drop(to_release.emptied_key);
+        if let Some(key) = to_release.emptied_key {
+            self.drop_key(key);
+        }
         if to_release.has_place && !failpoint!(AnsweredKeepsPlace) {
             self.return_place();
         }

@@ -128,6 +128,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         Err(core.frame.not_attached())
     }
 
+    /// Returns true if each operation is checked once more when its time is up.
+    #[inline]
+    fn last_check(&self) -> bool {
+        self.engine.rules.on_missed.is_some()
+    }
+
     /// Locks the shard of an operation's first key.
     #[inline]
     pub(crate) fn first_shard_of(&self, handle: TimerHandle) -> LockedShard<'_, K, O> {

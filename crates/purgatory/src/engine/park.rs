@@ -17,7 +17,7 @@ use crate::{
     engine::{Core, LockedShard, trampoline::Call, versions::Watch},
     error::{Refused, WaitError},
     operation::{CancelReason, DelayedOperation, Outcome, Parking, Timeout, ToPark, Verdict},
-    shard::{Cause, CheckedIn, CheckedOut, SecondaryId, WAITERS_MAX},
+    shard::{Cause, CheckedIn, CheckedOut, SecondaryId, ToRelease, WAITERS_MAX},
     sync::Ordering,
     table::Arrival,
     watches::{WatchKey, Watches},
@@ -59,9 +59,9 @@ impl<K: WatchKey, O: DelayedOperation> Arriving<'_, K, O> {
 impl<K: WatchKey, O: DelayedOperation> Drop for Arriving<'_, K, O> {
     fn drop(&mut self) {
         let withdrawn = self.core.first_shard_of(self.handle).withdraw(self.handle);
-        drop(withdrawn); // with nothing locked
-        self.core
-            .release_secondaries(&mut self.last_secondary, usize::MAX, drop);
+        let mut to_release = withdrawn.unwrap_or_else(ToRelease::nothing);
+        to_release.last_secondary = self.last_secondary;
+        self.core.release(&mut to_release);
     }
 }
 
@@ -230,7 +230,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut first_shard = self.first_shard_of(handle);
         first_shard.arrived(handle, last_secondary, event_passed);
         let held = CheckedOut::new(handle, operation, Cause::Event);
-        let checked_in = first_shard.check_in(held, now_ns);
+        let checked_in = first_shard.check_in(held, self.last_check(), now_ns);
         drop(first_shard);
         // 3. It ends at once, if a check for a later event comes true.
         let ended = match checked_in {

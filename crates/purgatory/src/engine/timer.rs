@@ -51,7 +51,7 @@ impl<K: WatchKey, O: DelayedOperation> Inside for Kernel<K, O> {
         table.warn_stuck_checks();
         // The clock is read before the lock is taken. What is found is kept until the round is over.
         let now_ns = table.frame.ending_at();
-        let last_check = table.engine.rules.on_missed.is_some();
+        let last_check = table.last_check();
         let tick = table.frame.driver().config.tick;
         let mut due = table.due.lock();
         let budget = due.budget(BUDGET);
@@ -81,7 +81,9 @@ impl<K: WatchKey, O: DelayedOperation> Inside for Kernel<K, O> {
         let queued_ns = table.frame.callbacks_queued(jobs.len());
         let core = table.clone();
         table.frame.executor.execute(Job::new(move || {
-            drop(emptied_keys);
+            for key in emptied_keys {
+                core.drop_key(key);
+            }
             core.run_jobs(jobs.into(), queued_ns, under_way);
         }));
     }
@@ -134,7 +136,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             if let CallbackJob::Call(ended) = &mut job {
                 let last = &mut ended.to_release.last_secondary;
                 if last.is_some() {
-                    budget -= self.release_secondaries(last, budget, drop);
+                    budget -= self.release_secondaries(last, budget, |key| self.drop_key(key));
                 }
                 if last.is_some() {
                     jobs.push_front(job);

@@ -278,15 +278,16 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 /// Shutting down.
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Cancels all parked operations ([`Shutdown`](CancelReason::Shutdown)), refuses later ones,
-    /// also those that would end at once, and waits until checks and callbacks have returned, for at
-    /// most `limit`. To empty a purgatory and use it again, call [`cancel_all`](Self::cancel_all) or
+    /// also those that would end at once, and waits until they have been called back, for at most
+    /// `limit`. To empty a purgatory and use it again, call [`cancel_all`](Self::cancel_all) or
     /// [`complete_all`](Self::complete_all) instead.
     ///
     /// Returns how many it did not wait for, zero if none: operations under check, which are the
     /// [`len`](Self::len) from here on, and callbacks of operations that shutdowns ended. Each still
-    /// ends, once, when the check or callback that holds it up returns. Callbacks of operations that
-    /// had expired before are not among them; see
-    /// [`callbacks_waiting`](crate::Stats::callbacks_waiting).
+    /// ends, once, when the check or callback that holds it up returns. It does not wait for
+    /// operations that had ended before, whose callbacks run on other threads or wait for the executor
+    /// ([`callbacks_waiting`](crate::Stats::callbacks_waiting)), nor for the first check of one that is
+    /// being parked.
     ///
     /// `limit` may be [`Duration::MAX`]; with zero this does not wait. A second call only waits.
     ///

@@ -21,7 +21,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Checks and callbacks run here, with nothing of the purgatory locked. Do not hold a lock that
     /// a check needs: [collect the keys and signal them
     /// later](crate::guide::recipes::signal_after_unlock). Inside a check or callback this returns
-    /// 0, and the operations that wait now are checked when the outermost call returns.
+    /// 0, and what waits when the [outermost call](crate::guide::your_code) gets to it is checked.
     ///
     /// `key` can be any borrowed form of the key type, as in a `HashMap`, so signalling allocates
     /// no `String`. The same holds for every method that only looks a key up.

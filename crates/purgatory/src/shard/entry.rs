@@ -11,7 +11,8 @@
 //!   thread leaves its holder a *request*: to check again (an event or a sweep came by), or to end
 //!   (expiry or cancel; the first one wins).
 //! - **Requests are read**: the holder acts on them in the same lock hold in which it checks the
-//!   payload in. A check that came true beats a pending end; a pending end beats a pending check.
+//!   payload in. A check that came true beats a pending end; a pending end beats a pending check,
+//!   but for one if it is an expiry.
 //! - **One outcome**: it is decided when the payload is taken for good: once.
 
 use std::mem;
@@ -77,11 +78,24 @@ pub(crate) struct Entry<O> {
     check_asked: bool,
 }
 
+/// What a holder does with an operation that it has checked.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum AfterCheck {
+    End(Outcome),
+    /// It checks it once more, for this cause.
+    CheckAgain(Cause),
+    /// It puts it back.
+    Park,
+}
+
 /// The parts that few entries need.
 #[derive(Debug)]
 pub(crate) struct ColdState {
     /// The pending end. Only a held entry has one.
     end: Option<Outcome>,
+    /// Its time was up under a check, which may have looked before an event or a change: another
+    /// check may come before the pending end.
+    may_check_again: bool,
     /// The deadline that passed while it was held, in nanoseconds.
     due_ns: Option<u64>,
     label: Option<&'static str>,
@@ -95,6 +109,7 @@ impl ColdState {
     fn new(label: Option<&'static str>) -> Box<Self> {
         Box::new(ColdState {
             end: None,
+            may_check_again: false,
             due_ns: None,
             label,
             check_seen_ns: u64::MAX,
@@ -162,10 +177,15 @@ impl<O> Entry<O> {
     /// was missed.
     pub(super) fn check_out_for_sweep(&mut self, parked_by_ns: u64) -> Option<O> {
         let is_young = self.parked_ns > parked_by_ns;
-        if is_young || self.unasked == UnaskedChecks::Never || self.is_ending() {
+        if is_young || !self.has_condition() || self.is_ending() {
             return None;
         }
         self.check_out()
+    }
+
+    /// True if a check finds out whether it is over. Otherwise each event ends it.
+    pub(super) fn has_condition(&self) -> bool {
+        self.unasked != UnaskedChecks::Never
     }
 
     /// True if it is checked once more when its time is up, as with `last_check` every operation is.
@@ -182,7 +202,9 @@ impl<O> Entry<O> {
     pub(super) fn expire_held(&mut self, due_ns: u64) -> Option<O> {
         let payload = self.payload.take();
         if payload.is_some() || !failpoint!(ExpiryLeavesNoRequest) {
-            self.request_end(&Outcome::Expired).due_ns = Some(due_ns); // the wheel knows that no more
+            let cold = self.request_end(&Outcome::Expired);
+            cold.due_ns = Some(due_ns); // the wheel knows that no more
+            cold.may_check_again = payload.is_none();
         }
         payload
     }
@@ -221,29 +243,49 @@ impl<O> Entry<O> {
         cold.closing.get_or_insert_with(|| closing.begin());
     }
 
-    /// Takes the end of an operation, if it ends. Only the holder calls this, as it checks the payload
-    /// in with the result of its check.
+    /// Decides what comes after a check, for the holder, as it checks the payload in. With
+    /// `last_check` every operation is checked once more when its time is up.
     #[inline]
-    pub(super) fn take_end(&mut self, verdict: Verdict) -> Option<Outcome> {
+    pub(super) fn after_check(&mut self, verdict: Verdict, last_check: bool) -> AfterCheck {
         // 1. A check that came true beats every request.
         if verdict == Verdict::Satisfied {
-            return Some(Outcome::Completed);
+            return AfterCheck::End(Outcome::Completed);
         }
-        // 2. A pending end beats a panic and a pending check.
-        let pending = self.cold.as_mut().and_then(|cold| cold.end.take());
-        if pending.is_none() && verdict == Verdict::Panicked {
-            return Some(Outcome::Cancelled(CancelReason::Panicked));
+        // 2. A pending end beats a panic and, but for one more check, a pending check.
+        if self.is_ending() {
+            return self.after_last_check(verdict, last_check);
         }
-        pending
-    }
-
-    /// Ends the check that is under way; true if another is asked for, by the same holder.
-    #[inline]
-    pub(super) fn take_request(&mut self) -> bool {
+        if verdict == Verdict::Panicked {
+            return AfterCheck::End(Outcome::Cancelled(CancelReason::Panicked));
+        }
+        // 3. This check is over. Another may be asked for, by the same holder.
         if let Some(cold) = &mut self.cold {
             cold.check_seen_ns = u64::MAX;
         }
-        mem::take(&mut self.check_asked)
+        if mem::take(&mut self.check_asked) {
+            return AfterCheck::CheckAgain(Cause::Event);
+        }
+        AfterCheck::Park
+    }
+
+    /// Decides what comes after a check that did not come true, with an end pending: that end. If
+    /// the time was up under this check, an event that came meanwhile has its check first, or the
+    /// last check comes.
+    #[cold]
+    fn after_last_check(&mut self, verdict: Verdict, last_check: bool) -> AfterCheck {
+        let has_last_check = self.has_last_check(last_check);
+        let cold = self.cold.as_mut().expect("an end is pending");
+        let is_expiry = matches!(cold.end, Some(Outcome::Expired));
+        let may_check_again = mem::take(&mut cold.may_check_again) && is_expiry;
+        if may_check_again && verdict == Verdict::Unsatisfied {
+            if mem::take(&mut self.check_asked) {
+                return AfterCheck::CheckAgain(Cause::Event);
+            }
+            if has_last_check {
+                return AfterCheck::CheckAgain(Cause::NoEvent);
+            }
+        }
+        AfterCheck::End(cold.end.take().expect("an end is pending"))
     }
 
     /// True when an end is pending.
@@ -285,8 +327,8 @@ mod tests {
     fn satisfied_check_beats_every_request() {
         let mut entry = entry(None);
         assert_eq!(entry.claim(&Outcome::Expired), None);
-        let end = entry.take_end(Verdict::Satisfied);
-        assert_eq!(end, Some(Outcome::Completed));
+        let after = entry.after_check(Verdict::Satisfied, false);
+        assert_eq!(after, AfterCheck::End(Outcome::Completed));
     }
 
     #[test]
@@ -297,8 +339,10 @@ mod tests {
         assert_eq!(entry.check_out_for_sweep(5), Some(7));
         assert_eq!(entry.check_out_for_sweep(5), None);
         assert!(entry.event_is_pending());
-        assert_eq!(entry.take_end(Verdict::Unsatisfied), None);
-        assert!(entry.take_request() && !entry.take_request());
+        let after = entry.after_check(Verdict::Unsatisfied, false);
+        assert_eq!(after, AfterCheck::CheckAgain(Cause::Event));
+        let after = entry.after_check(Verdict::Unsatisfied, false);
+        assert_eq!(after, AfterCheck::Park);
     }
 
     #[test]
@@ -322,8 +366,9 @@ mod tests {
         assert!(entry.is_held() && entry.is_ending());
         let cancelled = Outcome::Cancelled(CancelReason::Shutdown);
         assert_eq!(entry.claim(&cancelled), None);
-        let end = entry.take_end(Verdict::Unsatisfied);
-        assert_eq!(end, Some(Outcome::Expired), "the first request wins");
+        let after = entry.after_check(Verdict::Unsatisfied, true);
+        let expires = AfterCheck::End(Outcome::Expired);
+        assert_eq!(after, expires, "the first request wins");
     }
 
     #[test]
@@ -342,7 +387,8 @@ mod tests {
         entry.request_check();
         assert_eq!(entry.check_seen_ns(3), Some(3));
         assert_eq!(entry.check_seen_ns(5), Some(3));
-        assert!(entry.take_request());
+        let after = entry.after_check(Verdict::Unsatisfied, false);
+        assert_eq!(after, AfterCheck::CheckAgain(Cause::Event));
         assert_eq!(entry.check_seen_ns(7), Some(7));
     }
 

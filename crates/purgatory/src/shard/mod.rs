@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use timer_core::{MAX_TASKS, TaskId, TickLength, TimerHandle, TimingWheel, driver::ShardState};
 
 use self::{
-    entry::ColdState,
+    entry::{AfterCheck, ColdState},
     links::{Ends, SLOT, SecondaryWatches, Waited, WalkCursor},
 };
 use crate::{
@@ -227,8 +227,9 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
         // Holder removes: the entry is there, whatever has happened meanwhile.
         if let Some(entry) = self.get_mut(handle) {
             entry.last_secondary = last_secondary;
-            // A version that moved counts as an event that found the entry held.
-            if event_passed {
+            // A version that moved counts as an event that found the entry held. It may be another
+            // key's: what has no condition waits for events that find it.
+            if event_passed && entry.has_condition() {
                 entry.request_check();
             }
         }
@@ -290,26 +291,35 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
     /// Always inlined: a payload that goes through memory on its way costs an event on a key with
     /// many waiters a third more.
     #[inline(always)]
-    pub(crate) fn check_in(&mut self, held: CheckedOut<O>, now_ns: EndedAt) -> CheckedIn<K, O> {
+    pub(crate) fn check_in(
+        &mut self,
+        held: CheckedOut<O>,
+        last_check: bool,
+        now_ns: EndedAt,
+    ) -> CheckedIn<K, O> {
         self.counts.checks += 1;
         // The entry decides, by the verdict and its pending requests.
         let CheckedOut {
             handle, payload, ..
         } = held;
         let entry = self.get_mut(handle).expect(HOLDER_REMOVES);
-        if let Some(outcome) = entry.take_end(held.verdict) {
-            let to_release = self.end(handle, &outcome, now_ns);
-            return CheckedIn::Ended(Ended {
-                payload,
-                outcome,
-                to_release,
-            });
+        match entry.after_check(held.verdict, last_check) {
+            AfterCheck::End(outcome) => {
+                let to_release = self.end(handle, &outcome, now_ns);
+                CheckedIn::Ended(Ended {
+                    payload,
+                    outcome,
+                    to_release,
+                })
+            }
+            AfterCheck::CheckAgain(cause) => {
+                CheckedIn::CheckAgain(CheckedOut::new(handle, payload, cause))
+            }
+            AfterCheck::Park => {
+                entry.payload = Some(payload);
+                CheckedIn::Parked
+            }
         }
-        if entry.take_request() {
-            return CheckedIn::CheckAgain(CheckedOut::new(handle, payload, Cause::Event));
-        }
-        entry.payload = Some(payload);
-        CheckedIn::Parked
     }
 
     /// Takes a parked operation out, to be answered by the caller. It has no outcome.

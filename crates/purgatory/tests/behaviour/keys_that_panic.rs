@@ -1,7 +1,12 @@
-//! Keys whose `Clone` or `Eq` panics: the call unwinds, and leaves nothing half done.
+//! Keys whose `Clone` or `Eq` panics: the call unwinds, and leaves nothing half done. Those whose
+//! `Drop` panics harm no other operation.
 #![cfg(not(loom))]
 
-use std::{cell::Cell, panic::resume_unwind};
+use std::{
+    cell::Cell,
+    hash::{Hash, Hasher},
+    panic::resume_unwind,
+};
 
 use crate::support::*;
 
@@ -155,4 +160,73 @@ fn removal_that_has_begun_cancels_all() {
     assert_eq!(removed.unwrap(), MANY);
     assert!(parked.iter_mut().all(|wait| over(wait).is_err()));
     assert_eq!((waits.len(), waits.keys()), (0, 0));
+}
+
+/// A key that panics as it is dropped, once it is armed.
+#[derive(Clone, Debug)]
+struct Undroppable(u32, Arc<AtomicBool>);
+
+impl PartialEq for Undroppable {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Undroppable {}
+
+impl Hash for Undroppable {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl Drop for Undroppable {
+    fn drop(&mut self) {
+        if self.0 == 2 && self.1.load(SeqCst) {
+            panic!("dropped");
+        }
+    }
+}
+
+/// Whether it is their first key or another, and whatever ends them.
+#[test]
+fn a_key_that_panics_as_it_is_dropped_harms_no_other_operation() {
+    type End = fn(&ManualTimer, &Purgatory<Undroppable>, &Undroppable);
+    let ends: [End; 3] = [
+        |timer, _, _| timer.advance(SECOND),
+        |_, waits, shared| assert_eq!(waits.check_and_complete(shared), 3),
+        |_, waits, _| assert_eq!(waits.cancel_all("over"), 3),
+    ];
+    for end in ends {
+        for own_is_first in [true, false] {
+            let (timer, waits) = by_hand_with(|builder| builder.max_parked(3));
+            let armed = Arc::new(AtomicBool::new(false));
+            let key = |number| Undroppable(number, armed.clone());
+            let (tell, told) = mpsc::channel();
+            let holds = Arc::new(AtomicBool::new(false));
+            for number in 1..=3 {
+                let (tell, holds) = (tell.clone(), holds.clone());
+                let check = move || holds.load(SeqCst);
+                let operation = when(check, move |_| tell.send(number).unwrap());
+                let mut keys = [key(number), key(0)];
+                if !own_is_first {
+                    keys.reverse();
+                }
+                waits.park(operation, &keys, SECOND);
+            }
+            holds.store(true, SeqCst);
+            let shared = key(0);
+            armed.store(true, SeqCst);
+            end(&timer, &waits, &shared);
+            armed.store(false, SeqCst);
+            let mut ended: Vec<_> = told.try_iter().collect();
+            ended.sort_unstable();
+            assert_eq!((ended, waits.stats().panics), (vec![1, 2, 3], 1));
+            assert_eq!((waits.watched(), waits.keys()), (0, 0));
+            for number in 1..=3 {
+                waits.park(never(), &[key(number)], NEVER); // there is a place
+            }
+            waits.cancel_all("over");
+        }
+    }
 }

@@ -185,3 +185,14 @@ fn the_last_handle_ends_waits_and_drops_the_state() {
     let expected = Err(WaitError::Cancelled(CancelReason::Dropped));
     assert_eq!(waiting.wait_blocking(), expected);
 }
+
+/// One for a page of metrics, say.
+#[test]
+fn waits_end_with_their_monitor_though_a_clone_of_its_purgatory_lives() {
+    let (waits, monitor) = monitor();
+    let mut wait = monitor.wait(&["a"], NEVER, |_| false);
+    drop(monitor);
+    let dropped = WaitError::Cancelled(CancelReason::Dropped);
+    assert_eq!(over(&mut wait), Err(dropped));
+    assert!(waits.is_empty() && waits.is_closed());
+}

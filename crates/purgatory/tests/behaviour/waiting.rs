@@ -141,6 +141,54 @@ fn event_of_a_wait_dropped_under_check_goes_on() {
     }
 }
 
+/// The time is up while a check is under way that has looked too early. An event that came meanwhile
+/// has its check all the same; without one, a wait has its last check, and an operation has none.
+#[test]
+fn a_check_that_outlasts_the_deadline_is_not_the_last_one() {
+    for is_wait in [true, false] {
+        for signals in [true, false] {
+            let (timer, waits): (_, Purgatory<&str>) = by_hand();
+            let holds = Arc::new(AtomicBool::new(false));
+            let checking = Stop::new();
+            let (seen, in_check) = (holds.clone(), checking.clone());
+            let condition = move || {
+                let held = seen.load(SeqCst);
+                in_check.here();
+                held
+            };
+            let (tell, told) = mpsc::channel();
+            let mut wait = None;
+            if is_wait {
+                wait = Some(waits.wait(&["a"], SECOND, condition));
+            } else {
+                let then = move |outcome| tell.send(outcome).unwrap();
+                waits.park(when(condition, then), &["a"], SECOND);
+            }
+
+            checking.arm();
+            let signalling = waits.clone();
+            let event = thread::spawn(move || signalling.check_and_complete(&"a"));
+            checking.meanwhile(|| {
+                holds.store(true, SeqCst);
+                if signals {
+                    assert_eq!(waits.check_and_complete(&"a"), 0);
+                }
+                timer.advance(SECOND);
+            });
+            let completes = is_wait || signals;
+            assert_eq!(event.join().unwrap(), usize::from(completes));
+            match &mut wait {
+                Some(wait) => assert_eq!(over(wait), Ok(())),
+                None if completes => assert_eq!(told.try_recv(), Ok(Completed)),
+                None => assert_eq!(told.try_recv(), Ok(Expired)),
+            }
+            let missed = u64::from(is_wait && !signals);
+            assert_eq!(waits.stats().missed_events, missed);
+            assert_empty(&waits);
+        }
+    }
+}
+
 /// An event has both checked together: what the first one's check drops is not asked any more.
 #[test]
 fn a_condition_is_not_asked_once_its_future_is_dropped() {

@@ -114,6 +114,22 @@ fn answer_of_taken_wait_against_poll() {
     });
 }
 
+/// An event ends the wait that it finds, and none that is registered behind it.
+#[test]
+fn event_against_next_event() {
+    check(&[], || {
+        let (_timer, purgatory) = by_hand::<BoxedOperation>();
+        let other = purgatory.clone();
+        let event = thread::spawn(move || other.check_and_complete(&1));
+        let mut wait = purgatory.next_event(&[1], MS);
+        let ended = event.join().unwrap();
+        let (_, polled) = poll(&mut wait);
+        assert_eq!(polled.is_ready(), ended == 1, "{ended} ended");
+        drop(wait);
+        assert_nothing_left(&purgatory);
+    });
+}
+
 /// A future is dropped while an event has its condition checked, which then yields a value or does
 /// not. If the check is under way, its holder is left a request to end the wait. In the first case
 /// the condition has given its value, and the wait is over.
