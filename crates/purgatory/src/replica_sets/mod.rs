@@ -321,6 +321,10 @@ where
     /// Replaces a member by another that has reported `value`, in one step. Returns how many waits
     /// this completed.
     ///
+    /// By [majority](Rule::majority) this is two changes, of which each is to be an entry of the log:
+    /// [`leave`](Self::leave), then [`join`](Self::join). A majority of the old set and one of the new
+    /// may have no member in common.
+    ///
     /// # Errors
     /// As [`leave`](Self::leave) for the one and [`join`](Self::join) for the other. Nothing was
     /// changed then.
@@ -508,10 +512,10 @@ where
         ranked.into_iter().map(value).collect()
     }
 
-    /// Returns the members that have reported less than the one that has most, the last first:
-    /// these hold the watermark back. With each, what it has reported, and how long it has lagged at
-    /// least: since the first look that found it behind, unless it had caught up meanwhile.
-    /// O(members log members).
+    /// Returns the members that have reported less than the one that has most, the last first: by
+    /// [`Rule::all`] these hold the watermark back. With each, what it has reported, and how long it
+    /// has lagged at least: since a look at which the set had what this member has not reported up to
+    /// now. One that keeps up with a log that grows has that by the next look. O(members log members).
     ///
     /// The look remembers them. A leader that calls this at each half of its limit
     /// (`replica.lag.time.max.ms`) takes those out whose time is over the limit; a report reads no

@@ -55,8 +55,9 @@ impl Rule {
     }
 
     /// At least `k` members have to report a value; with fewer members none is acknowledged. For an
-    /// election in which any `n - k + 1` members find it. Values up to the start of the epoch are
-    /// not counted, as by [`majority`](Self::majority).
+    /// election in which any `n - k + 1` members find it, where `n` is the size of the set in which it
+    /// was acknowledged: before a member leaves, `k` others have to have the watermark. Values up to
+    /// the start of the epoch are not counted, as by [`majority`](Self::majority).
     pub fn at_least(k: usize) -> Self {
         Rule::of(Needed::AtLeast(k))
     }
@@ -106,8 +107,18 @@ impl Rule {
 struct Member<M> {
     name: M,
     value: u64,
-    /// Since when it is known to lag: the first look that found it, in nanoseconds.
-    lags_since_ns: Option<u64>,
+    /// `None` unless it is known to lag.
+    lag: Option<Lag>,
+}
+
+/// A look that found a member behind. Each follower is behind a leader whose log grows: one that
+/// keeps up has soon what was there at the look.
+#[derive(Clone, Copy, Debug)]
+struct Lag {
+    /// The time of the look, in nanoseconds.
+    since_ns: u64,
+    /// What the member that had most had then, or what is left of that: more than this one has.
+    behind: u64,
 }
 
 /// One replica set. Values are ranks.
@@ -146,7 +157,7 @@ impl<M: Eq + Clone> Set<M> {
             set.members.push(Member {
                 name,
                 value,
-                lags_since_ns: None,
+                lag: None,
             });
         }
         Ok(set)
@@ -169,7 +180,7 @@ impl<M: Eq + Clone> Set<M> {
         next.start = Some(log_end);
         for member in &mut next.members {
             member.value = member.value.min(watermark);
-            member.lags_since_ns = None;
+            member.lag = None;
         }
         next.members[place].value = log_end;
         Ok(next)
@@ -253,6 +264,9 @@ impl<M: Eq + Clone> Set<M> {
             return Err(WaitError::NoMember);
         };
         let before = mem::replace(&mut member.value, value);
+        if value < before || member.lag.is_some_and(|lag| lag.behind <= value) {
+            self.see_who_caught_up();
+        }
         if value < watermark {
             // A minority may be slow.
             if self.rule.needed == Needed::All || before >= watermark {
@@ -261,21 +275,25 @@ impl<M: Eq + Clone> Set<M> {
             }
             return Ok(watermark);
         }
-        if member.lags_since_ns.is_some() {
-            self.see_caught_up(name);
-        }
         Ok(self.raised(watermark))
     }
 
-    /// Forgets since when a member lagged, if it has most now.
+    /// Forgets the lags of members that have what they lagged behind, or what is left of that.
     #[cold]
-    fn see_caught_up(&mut self, name: &M) {
-        let highest = self.members.iter().map(|member| member.value).max();
+    fn see_who_caught_up(&mut self) {
+        let highest = self.highest();
         for member in &mut self.members {
-            if member.name == *name && Some(member.value) == highest {
-                member.lags_since_ns = None;
+            if let Some(lag) = &mut member.lag {
+                lag.behind = lag.behind.min(highest);
             }
+            member.lag = member.lag.filter(|lag| lag.behind > member.value);
         }
+    }
+
+    /// Returns what the member has that has most.
+    fn highest(&self) -> u64 {
+        let values = self.members.iter().map(|member| member.value);
+        values.max().unwrap_or(0)
     }
 
     /// Refuses a member that has less than it needs to come in (Caught up).
@@ -308,7 +326,7 @@ impl<M: Eq + Clone> Set<M> {
         self.members.extend(name.take().map(|name| Member {
             name,
             value,
-            lags_since_ns: None,
+            lag: None,
         }));
         Ok(self.raised(watermark)) // it may have been below the floor
     }
@@ -323,6 +341,7 @@ impl<M: Eq + Clone> Set<M> {
     ) -> Result<u64, WaitError> {
         let place = self.place_of(name).ok_or(WaitError::NoMember)?;
         *gone = Some(self.members.remove(place).name);
+        self.see_who_caught_up();
         Ok(self.raised(watermark))
     }
 
@@ -345,22 +364,25 @@ impl<M: Eq + Clone> Set<M> {
             mem::swap(&mut member.name, new);
         }
         member.value = value;
-        member.lags_since_ns = None;
+        member.lag = None;
+        self.see_who_caught_up();
         Ok(self.raised(watermark))
     }
 
     /// Returns the members that have less than the one that has most, the last first, and remembers
-    /// those that this look finds new.
+    /// what those are behind that were not known to lag.
     pub(super) fn lagging(&mut self, now_ns: u64) -> Vec<(M, u64, Duration)> {
-        let highest = self.members.iter().map(|member| member.value).max();
+        let highest = self.highest();
         let mut lagging = Vec::new();
         for member in &mut self.members {
-            if Some(member.value) == highest {
-                member.lags_since_ns = None;
+            if member.value == highest {
                 continue;
             }
-            let since_ns = *member.lags_since_ns.get_or_insert(now_ns);
-            let lagged_for = Duration::from_nanos(now_ns.saturating_sub(since_ns));
+            let lag = member.lag.get_or_insert(Lag {
+                since_ns: now_ns,
+                behind: highest,
+            });
+            let lagged_for = Duration::from_nanos(now_ns.saturating_sub(lag.since_ns));
             lagging.push((member.name.clone(), member.value, lagged_for));
         }
         lagging.sort_by_key(|(_, value, _)| *value);

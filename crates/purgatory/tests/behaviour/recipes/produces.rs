@@ -52,6 +52,29 @@ fn produces_end_when_a_lagging_replica_falls_out() {
     nothing_waits(&orders.logs.waits());
 }
 
+/// The leader appends a record each 10 ms for a minute, and is always one ahead. "b" stops half way.
+#[test]
+fn a_replica_that_keeps_up_with_a_log_that_grows_stays() {
+    let (timer, orders) = partition();
+    let in_sync = || orders.logs.members(&()).len();
+    let mut b_has = 0;
+    for offset in 1..=6000 {
+        orders.fetched("leader", offset).unwrap();
+        orders.fetched("a", offset - 1).unwrap();
+        if offset <= 3000 {
+            orders.fetched("b", offset - 1).unwrap();
+            b_has = offset - 1;
+        }
+        timer.advance(Duration::from_millis(10));
+        if offset % 500 == 0 {
+            orders.shrink().unwrap();
+        }
+        // Seen at 30 s to lack something, and taken out at the second look from then.
+        assert_eq!(in_sync(), if offset < 4000 { 3 } else { 2 }, "{offset}");
+    }
+    assert_eq!((b_has, orders.logs.watermark(&())), (2999, Some(5999)));
+}
+
 fn produces() -> (ManualTimer, Produces) {
     let timer = ManualTimer::new();
     let waits = || Purgatory::on(&timer, "waits").unwrap();

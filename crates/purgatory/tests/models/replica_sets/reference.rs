@@ -14,8 +14,8 @@ pub(super) struct Group {
     /// The first that joins is the leader: the epoch starts at what it has.
     is_unled: bool,
     members: Vec<Has>,
-    /// Who was seen to lag, and when first.
-    lags: Vec<(u8, u64)>,
+    /// Who was seen to lag, when, and what somebody had then.
+    lags: Vec<(u8, u64, u64)>,
 }
 
 #[derive(Default)]
@@ -68,7 +68,22 @@ impl Group {
     }
 
     fn forget(&mut self, member: u8) {
-        self.lags.retain(|&(name, _)| name != member);
+        self.lags.retain(|&(name, ..)| name != member);
+    }
+
+    fn highest(&self) -> u64 {
+        self.members.iter().map(|of| of.1).max().unwrap_or(0)
+    }
+
+    /// Nobody lacks what nobody has any more.
+    fn forget_who_caught_up(&mut self) {
+        let highest = self.highest();
+        for lag in &mut self.lags {
+            lag.2 = lag.2.min(highest);
+        }
+        let members = self.members.clone();
+        let has = |name, value| members.iter().any(|of| of.0 == name && of.1 >= value);
+        self.lags.retain(|&(name, _, had)| !has(name, had));
     }
 
     pub(super) fn report(&mut self, (member, value): Has) -> Result<(), WaitError> {
@@ -76,13 +91,10 @@ impl Group {
             return Err(WaitError::NoMember);
         };
         let before = std::mem::replace(&mut of.1, value);
+        self.forget_who_caught_up();
         // A minority may be slow.
         if self.rule.needed == Some(0) || before >= self.watermark {
             behind(value, self.watermark)?;
-        }
-        let highest = self.members.iter().map(|of| of.1).max();
-        if value >= self.watermark && Some(value) == highest {
-            self.forget(member);
         }
         Ok(())
     }
@@ -111,6 +123,7 @@ impl Group {
         }
         self.members.retain(|&(name, _)| name != member);
         self.forget(member);
+        self.forget_who_caught_up();
         Ok(())
     }
 
@@ -128,6 +141,7 @@ impl Group {
             }
         }
         self.forget(old);
+        self.forget_who_caught_up();
         Ok(())
     }
 }
@@ -163,17 +177,16 @@ impl Reference {
         let Some(group) = &mut self.group else {
             return shown;
         };
-        let highest = group.members.iter().map(|of| of.1).max();
+        let highest = group.highest();
         for (member, value) in group.members.clone() {
-            if Some(value) == highest {
-                group.forget(member);
+            if value == highest {
                 continue;
             }
             let seen = group.lags.iter().find(|lag| lag.0 == member).copied();
-            let (_, since_s) = seen.unwrap_or((member, now_s));
             if seen.is_none() {
-                group.lags.push((member, now_s));
+                group.lags.push((member, now_s, highest));
             }
+            let since_s = seen.map_or(now_s, |(_, since_s, _)| since_s);
             shown.push((member, value, now_s - since_s));
         }
         shown.sort_by_key(|&(_, value, _)| value);
