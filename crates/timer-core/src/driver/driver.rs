@@ -38,7 +38,7 @@ pub struct Driver {
     /// Wakes the thread or task that advances the wheels.
     pub(crate) wake: Wake,
     /// The thread that advances the wheels, if it is one.
-    threads: Threads,
+    threads: Option<Threads>,
     /// The timer's executors, for owners of wheels that have none of their own.
     pub executors: Executors,
     /// The timer's executor again, when it is the timer's own to close.
@@ -72,7 +72,7 @@ impl Driver {
             clock: DriverClock::Machine(SystemClock::new()),
             shared: Shared::new(),
             wake: None,
-            threads: Threads::new(),
+            threads: None,
             executors: Executors::in_place(),
             workers: None,
             #[cfg(feature = "metrics")]
@@ -113,8 +113,10 @@ impl Driver {
         self.wake = self.waker(move || unparker.unpark());
         let rounds = self.rounds();
         let name = format!("{}-reaper", self.config.name);
-        let work = Box::new(move || rounds.run(parker));
-        self.threads.start(&name, work)
+        let threads = Threads::new();
+        threads.start(&name, Box::new(move || rounds.run(parker)))?;
+        self.threads = Some(threads);
+        Ok(())
     }
 
     /// Returns true if the clock is this crate's, so that no code of the user's runs as it is read.
@@ -263,11 +265,14 @@ impl Driver {
             workers.close();
         }
         // 2. Wait for the threads, the reaper first: it may still hand jobs over.
-        let mut threads = self.threads.join(end.since(clock.now()));
-        if let Some(workers) = &self.workers {
-            threads += workers.join(end.since(clock.now()));
+        let mut left = 0;
+        if let Some(threads) = &self.threads {
+            left += threads.join(end.since(clock.now()));
         }
-        threads
+        if let Some(workers) = &self.workers {
+            left += workers.join(end.since(clock.now()));
+        }
+        left
     }
 }
 

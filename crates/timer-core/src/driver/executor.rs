@@ -97,7 +97,7 @@ pub trait Executor: Send + Sync + fmt::Debug + 'static {
 /// Tasks that one job runs at most.
 pub const JOB_TASKS: usize = 64;
 
-/// Threads of a timer's own.
+/// Threads of a timer's own, in the process that makes this.
 pub(super) struct Threads {
     handles: sync::Mutex<Vec<JoinHandle<()>>>,
     running: Latch,

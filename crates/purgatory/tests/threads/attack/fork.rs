@@ -10,7 +10,7 @@ use std::{
 };
 
 use fork::{Fork, WEXITSTATUS, WIFEXITED, fork, waitpid};
-use timer_core::{Periodic, Workers};
+use timer_core::{Periodic, SystemTimerBuilder, Workers};
 
 use super::{Books, again, attack, is_again};
 use crate::effort::effort;
@@ -101,6 +101,16 @@ fn use_timer_in_child(timer: &SystemTimer, running: &Periodic, workers: &Workers
     assert_eq!(own.shutdown(Duration::MAX).threads, 0);
 }
 
+/// In the child a timer whose builder is the parent's has threads of its own, and a shutdown waits
+/// for them.
+fn build_in_child(builder: SystemTimerBuilder) {
+    let own = builder.build().unwrap();
+    let (send, fired) = mpsc::channel();
+    own.schedule(MS, move || send.send(()).unwrap()).unwrap();
+    fired.recv().unwrap();
+    assert_eq!(own.shutdown(Duration::MAX).threads, 0);
+}
+
 /// In the child, events and cancels end operations parked before and after the fork; a shutdown
 /// does not wait.
 fn use_in_child(purgatory: &Purgatory<u32>, books: &Books) {
@@ -152,6 +162,8 @@ fn a_process_forks() {
         wait_until_others_sleep();
         in_child(|| use_in_child(&purgatory, &books));
         in_child(|| use_timer_in_child(&timer, &running, &workers));
+        let builder = SystemTimer::builder();
+        in_child(|| build_in_child(builder));
     }
     drop(release);
     assert!(running.cancel_and_wait());
