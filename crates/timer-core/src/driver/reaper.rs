@@ -246,7 +246,7 @@ impl Rounds {
         let now_ns = self.clock.now_ns();
         // After a pause of the process, due tasks wait a while longer.
         if let Some(wait) = self.grace_period(now_ns) {
-            return Pause::For(wait);
+            return Pause::For(self.in_step(wait));
         }
         // 2. Advance the wheels that are due or signalled. Owners that are gone fall out.
         let mut round = Round {
@@ -312,15 +312,20 @@ impl Rounds {
             return Pause::None;
         }
         // 3. A sleep until then. Beyond the end of time (u64 nanoseconds) it is never.
-        let mut wait = match self.tick.start_ns(next_tick).checked_sub(now_ns) {
+        let wait = match self.tick.start_ns(next_tick).checked_sub(now_ns) {
             None | Some(0) => Duration::MAX,
             Some(wait_ns) => Duration::from_nanos(wait_ns),
         };
-        // The clock may not keep step with this thread's sleep.
-        if let Some(max) = self.clock.sleep_max() {
-            wait = wait.min(max);
-        }
+        let wait = self.in_step(wait);
         Pause::For(self.grace.plan(now_ns, wait))
+    }
+
+    /// Returns how long to sleep of `wait`: the clock may not keep step with a thread's sleep.
+    fn in_step(&self, wait: Duration) -> Duration {
+        match self.clock.sleep_max() {
+            Some(max) => wait.min(max),
+            None => wait,
+        }
     }
 }
 
@@ -509,6 +514,34 @@ mod tests {
         assert_eq!(reaper.round_after(500 * MS).1, 1);
         assert_eq!(reaper.driver.stats(0).graces, 1);
         assert!(reaper.tasks.is_pending(kept_alive));
+    }
+
+    /// A clock beside which no thread is to sleep for longer than 10 ms.
+    #[derive(Debug)]
+    struct Jumping(ManualClock);
+
+    impl Clock for Jumping {
+        fn now_ns(&self) -> u64 {
+            self.0.now_ns()
+        }
+
+        fn sleep_max(&self) -> Option<Duration> {
+            Some(10 * MS)
+        }
+    }
+
+    #[test]
+    fn a_jump_of_the_clock_within_a_grace_period_is_found() {
+        let mut reaper = reaper(|driver, clock| {
+            driver.config.grace = Some(100 * MS);
+            driver.clock = DriverClock::User(Arc::new(Jumping(clock)));
+        });
+        reaper.schedule(50 * MS);
+        assert_eq!(reaper.round_after(NONE), (Pause::For(10 * MS), 0));
+        assert_eq!(reaper.round_after(1600 * MS), (Pause::For(10 * MS), 0));
+        assert_eq!(reaper.round_after(95 * MS), (Pause::For(5 * MS), 0));
+        assert_eq!(reaper.round_after(5 * MS), (Pause::UntilWoken, 1));
+        assert_eq!(reaper.driver.stats(0).graces, 1);
     }
 
     #[test]
