@@ -88,7 +88,9 @@ impl Add<Duration> for Moment {
 /// tasks late, and later ones may fire early by as much. One that jumps ahead is caught up with in
 /// bounded steps. A panic reaches the caller of a scheduling method. One on the reaper is contained,
 /// counted ([`TimerStats::panics`](crate::TimerStats::panics)) and reported, and the reaper tries
-/// again 100 ms later; one after a run of a periodic task counts as that task's.
+/// again 100 ms later; one after a run of a periodic task counts as that task's. With a
+/// [grace](crate::SystemTimerBuilder::grace) a call that wakes the reaper reads the clock once more:
+/// a panic of that read is contained and counted, too.
 ///
 /// # Deadlines of the wall clock
 /// A timer on the machine's wall clock takes deadlines such as `expires_at` of a token: a

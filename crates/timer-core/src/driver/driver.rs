@@ -20,7 +20,6 @@ use crate::{
         shards::{Layout, MakeShard, ShardState, Shards, Wake, WheelOwner},
     },
     observe::TimerStats,
-    panics::contain,
     sync::Parker,
     wheel::geometry::WheelSize,
 };
@@ -96,9 +95,10 @@ impl Driver {
         // Not all of what is shared: that has the wake signals, and they have this function.
         let called_ns = self.shared.called_ns.clone();
         let clock = self.clock.clone();
+        let panics = self.executors.panics.clone();
         Some(Arc::new(move || {
             // Without a time, of a clock that panics, it is only woken.
-            if let Ok(now_ns) = contain(|| clock.now_ns()) {
+            if let Some(now_ns) = panics.contain(|| clock.now_ns()) {
                 called_ns.fetch_min(now_ns, Ordering::AcqRel);
             }
             wake();

@@ -624,6 +624,20 @@ mod tests {
     }
 
     #[test]
+    fn a_panic_of_the_clock_as_the_reaper_is_called_is_counted() {
+        let panics = Arc::new(AtomicUsize::new(0));
+        let mut reaper = reaper(|driver, clock| {
+            driver.config.grace = Some(100 * MS);
+            driver.clock = DriverClock::User(Arc::new(Panicking(clock, panics.clone())));
+        });
+        panics.store(2, Ordering::Relaxed); // after the read for the deadline
+        reaper.schedule(50 * MS);
+        assert_eq!(reaper.wakes.load(Ordering::Relaxed), 1);
+        assert_eq!(reaper.driver.stats(0).panics, 1);
+        assert_eq!(reaper.round_after(50 * MS), (Pause::UntilWoken, 1));
+    }
+
+    #[test]
     fn a_clock_that_panics_once_ends_no_reaper() {
         let panics = Arc::new(AtomicUsize::new(0));
         let reported = Arc::new(AtomicUsize::new(0));

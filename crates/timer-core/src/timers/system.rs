@@ -182,8 +182,8 @@ impl SystemTimerBuilder {
     }
 
     /// Calls `hook` with the message of each panic of a task, a waker, an owner of wheels, an
-    /// executor, or the clock on the reaper, on the thread that panicked, after the program's panic
-    /// hook.
+    /// executor, or the clock on the reaper or as that is woken, on the thread that panicked, after
+    /// the program's panic hook.
     pub fn on_panic(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.driver.executors.panics = Arc::new(Panics::new(hook));
         self
