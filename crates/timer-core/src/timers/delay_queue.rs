@@ -160,7 +160,8 @@ impl<T> DelayQueue<T> {
     /// For an owner that polls the queue beside a socket: once the process goes on, values are due
     /// whose heartbeats lie unread. When a poll comes more than `bound` later than the owner was to
     /// be woken, due values wait for one more `bound`. Each such period is followed by a poll that
-    /// yields. An owner that was busy for longer than `bound` counts as paused, too.
+    /// yields. An owner that was busy for longer than `bound` counts as paused, too; one that left an
+    /// empty queue unpolled does not.
     ///
     /// While the queue holds values, an owner that waits is woken at least once each `bound`, so
     /// that every pause longer than twice the bound is noticed. [`insert_at`](Self::insert_at) and
@@ -233,6 +234,10 @@ impl<T> DelayQueue<T> {
     fn put(&mut self, deadline: u64, value: T) -> Result<TaskId, ScheduleError<T>> {
         if self.driver().is_closed() {
             return Err(ScheduleError::new(value, TimerError::Closed));
+        }
+        // An owner may leave an empty queue unpolled: it is not late for the wake-up of before.
+        if self.is_empty() && self.grace.is_on() {
+            self.wake_tick = u64::MAX;
         }
         let scheduled = self
             .wheel

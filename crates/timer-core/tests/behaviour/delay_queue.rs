@@ -386,6 +386,29 @@ fn a_pause_of_an_idle_queue_is_noticed() {
     assert_eq!(graced.values_after(50 * MS).0, ["session"]);
 }
 
+/// An owner that polls only while the queue holds values is not late for the time in which it held
+/// none, whether its last value was taken out, yielded or drained.
+#[test]
+fn an_empty_queue_is_no_pause() {
+    let mut graced = Graced::new();
+    let wait_for_next = |graced: &mut Graced| {
+        assert!(graced.queue.is_empty());
+        graced.timer.advance(HOUR);
+        graced.queue.insert("next", 50 * MS).unwrap();
+        assert_eq!(graced.queue.next_due_in(), Some(50 * MS));
+        assert_eq!(graced.values_after(MS).0, [""; 0]);
+        assert_eq!(graced.values_after(49 * MS).0, ["next"]); // yielded
+    };
+    let kept_alive = graced.queue.insert("kept alive", 500 * MS).unwrap();
+    assert_eq!(graced.values_after(MS).0, [""; 0]);
+    graced.queue.remove(&kept_alive);
+    wait_for_next(&mut graced);
+    wait_for_next(&mut graced);
+    graced.queue.insert("drained", 500 * MS).unwrap();
+    graced.queue.clear();
+    wait_for_next(&mut graced);
+}
+
 #[test]
 fn a_poll_within_the_bound_yields_at_once() {
     for bound in [Duration::ZERO, 100 * MS] {
