@@ -300,7 +300,7 @@ impl Buckets {
         self.rows[number / ROW] as usize * ROW + number % ROW
     }
 
-    /// Returns level and slot of a node's bucket, if it is in one. O(1).
+    /// Returns level and slot of a node's bucket, if it is in one. O(rows); for tests and checks.
     pub(super) fn bucket_of<T>(&self, node: &Node<T>) -> Option<(usize, usize)> {
         if node.place == NO_PLACE {
             return None;

@@ -519,7 +519,7 @@ impl<T> TimingWheel<T> {
         );
     }
 
-    /// Returns level and slot of a task in a bucket, for tests.
+    /// Returns level and slot of a task in a bucket, for tests. O(rows of buckets).
     #[doc(hidden)]
     pub fn bucket_of(&self, id: TaskId) -> Option<(usize, usize)> {
         self.buckets.bucket_of(self.node(id)?)
