@@ -311,12 +311,9 @@ impl Rounds {
             }
             return Pause::None;
         }
-        // 3. A sleep until then. Beyond the end of time (u64 nanoseconds) it is never.
-        let wait = match self.tick.start_ns(next_tick).checked_sub(now_ns) {
-            None | Some(0) => Duration::MAX,
-            Some(wait_ns) => Duration::from_nanos(wait_ns),
-        };
-        let wait = self.in_step(wait);
+        // 3. A sleep until then.
+        let wait_ns = self.tick.start_ns(next_tick).saturating_sub(now_ns);
+        let wait = self.in_step(Duration::from_nanos(wait_ns));
         Pause::For(self.grace.plan(now_ns, wait))
     }
 
