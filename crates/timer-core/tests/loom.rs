@@ -1,8 +1,8 @@
 //! Every interleaving of the timer and its reaper, on the shipped code: `just loom`, or
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p timer-core --features __loom --test loom`.
 //!
-//! Each model is run as it is, where no interleaving may fail or stop, and then with a failpoint
-//! set in the very line it is about, where one must. Time stands still at 0, and a sleeping reaper
+//! Each model is run as it is, where no interleaving may fail or stop, and then with a fault planted,
+//! where one must: at a failpoint in the very line it is about, or in the model itself. Time stands still at 0, and a sleeping reaper
 //! is woken by a signal alone: one that is missed is a model that stops.
 
 #![cfg(loom)]
@@ -25,7 +25,7 @@ use loom::sync::{Arc, Condvar};
 use support::{HOUR, MS, Woken};
 use timer_core::{
     Clock, ManualTimer, Sleep, SystemTimer, TimerError,
-    driver::sync::{make_late, plant},
+    driver::sync::{is_planted, make_late, plant},
 };
 
 const PREEMPTIONS: usize = 3;
@@ -149,7 +149,14 @@ fn cancel_against_fire() {
         let handle = timer
             .schedule(NOW, move || *counted.lock().unwrap() += 1)
             .unwrap();
-        let cancelled = timer.cancel(handle);
+        // The fault is here: `cancel` is one call under one lock hold.
+        let cancelled = if is_planted("CancelLooksThenActs") {
+            let was_pending = timer.is_pending(handle);
+            timer.cancel(handle);
+            was_pending
+        } else {
+            timer.cancel(handle)
+        };
         let left = timer.shutdown(Duration::MAX).unfired.len();
         let runs = *runs.lock().unwrap();
         assert_eq!(

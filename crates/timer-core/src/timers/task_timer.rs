@@ -136,16 +136,6 @@ impl<T: Send + 'static> TaskTimer<T> {
         self.tasks.shards.lock(handle.shard()).cancel(handle.id())
     }
 
-    /// Cancels a pending task and drops it; true if that kept it from running. O(1).
-    pub(super) fn drop_pending(&self, handle: TimerHandle) -> bool {
-        if failpoint!(CancelLooksThenActs) {
-            let is_pending = self.is_pending(handle);
-            drop(self.cancel(handle));
-            return is_pending;
-        }
-        self.cancel(handle).is_some()
-    }
-
     /// Calls `reach` with a pending task; returns `None` if it is no longer pending. `reach` runs
     /// under the shard's lock: it must be short and must not call the timer. O(1).
     ///

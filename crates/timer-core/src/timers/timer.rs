@@ -209,7 +209,7 @@ impl Timer {
     /// Cancels a task, which leaves the wheel at once and is dropped on this thread. Returns true
     /// if that kept it from running. O(1).
     pub fn cancel(&self, handle: TimerHandle) -> bool {
-        self.inner.tasks().drop_pending(handle)
+        self.inner.tasks().cancel(handle).is_some()
     }
 
     /// Reschedules a pending task to `delay` from now, earlier or later; it keeps its handle, and
