@@ -49,7 +49,7 @@ impl Timer {
         }
         let timer = Timer::on(Timer::shared_driver()?);
         let gone = shared.replace(timer.clone());
-        // What it still has is the user's, and dropped with nothing locked.
+        // Its tasks and wakers are the user's: dropped with nothing locked.
         drop(shared);
         drop(gone);
         Ok(timer)
@@ -67,9 +67,8 @@ impl Timer {
             return Ok(driver.clone());
         }
         let driver = Arc::new(SystemTimer::builder().name("shared").start()?);
-        let gone = shared.replace(driver.clone());
-        drop(shared);
-        drop(gone);
+        // Nothing of the one that is gone is the user's: it may be dropped under a lock.
+        *shared = Some(driver.clone());
         Ok(driver)
     }
 }
