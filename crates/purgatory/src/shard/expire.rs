@@ -52,7 +52,9 @@ fn visit<K, O>(
     expired: &mut Expired,
     mut report: impl FnMut(CallbackJob<K, O>, Order),
 ) {
-    let (id, deadline, entry) = task.named_mut();
+    let id = task.id();
+    let deadline = task.deadline();
+    let entry = task.get_mut();
     let handle = TimerHandle::new(shard, id);
     let order = (deadline, id.sequence());
     if !entry.has_last_check(last_check) && !entry.is_held() {

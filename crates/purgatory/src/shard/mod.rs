@@ -262,8 +262,8 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
     /// request.
     #[inline]
     pub(crate) fn check_out_here(&mut self, index: u32) -> Option<CheckedOut<O>> {
-        let (id, entry) = self.wheel.named_at_mut(index);
-        let payload = entry.check_out()?;
+        let id = self.wheel.id_at(index);
+        let payload = self.wheel.at_mut(index).check_out()?;
         let handle = TimerHandle::new(self.number as usize, id);
         Some(CheckedOut::new(handle, payload, Cause::Event))
     }

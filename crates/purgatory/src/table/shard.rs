@@ -379,18 +379,17 @@ impl<E: Engine> Shard<E> {
         to.follow_next();
         let (scheduled, place) = to.wheel.insert_place(deadline);
         let moved = TimerHandle::new(shard, scheduled.id);
-        let entry = self.wheel.at_mut(index);
-        *place = Some(Entry {
-            since_ns: entry.since_ns,
-            state: mem::replace(&mut entry.state, EntryState::Moved(moved)),
+        // 2. Here it does not expire any more.
+        *place = self.wheel.stop_with(index, |entry| {
+            Some(Entry {
+                since_ns: entry.since_ns,
+                state: mem::replace(&mut entry.state, EntryState::Moved(moved)),
+            })
         });
+        self.answered += 1;
         if deadline.is_some() {
             to.work_at(scheduled.due);
         }
-
-        // 2. Here it does not expire any more.
-        self.wheel.stop_at(index);
-        self.answered += 1;
         moved
     }
 

@@ -27,15 +27,6 @@ impl<T> TimingWheel<T> {
         self.nodes.at_mut(index).task_mut()
     }
 
-    /// Returns the task at an index, as in [`at`](Self::at), with its id.
-    #[doc(hidden)]
-    #[inline]
-    pub fn named_at_mut(&mut self, index: u32) -> (TaskId, &mut T) {
-        let node = self.nodes.at_mut(index);
-        let sequence = node.sequence;
-        (TaskId { index, sequence }, node.task_mut())
-    }
-
     /// Returns the id of the task at an index, as in [`at`](Self::at).
     #[doc(hidden)]
     #[inline]
@@ -46,16 +37,8 @@ impl<T> TimingWheel<T> {
         }
     }
 
-    /// Takes the task at an index, as in [`at`](Self::at), off its bucket. It counts as cancelled,
-    /// but stays in the wheel's keeping. O(1).
-    #[doc(hidden)]
-    #[inline]
-    pub fn stop_at(&mut self, index: u32) {
-        self.stop_with(index, |_| {});
-    }
-
-    /// Stops the task at an index, as [`stop_at`](Self::stop_at) does, after a look at it where it
-    /// lies: it is looked up once. O(1).
+    /// Stops the task at an index, as in [`at`](Self::at), after a look at it where it lies: takes it
+    /// off its bucket. It counts as cancelled, but stays in the wheel's keeping. O(1).
     #[doc(hidden)]
     #[inline(always)] // as `cancel`
     pub fn stop_with<R>(&mut self, index: u32, look: impl FnOnce(&mut T) -> R) -> R {
@@ -68,7 +51,7 @@ impl<T> TimingWheel<T> {
 
     /// Looks a task up once, and ends it as `decide` says, which sees it where it lies: always
     /// `Some`. If `decide` takes it out, it is gone, as after [`cancel`](Self::cancel). If it leaves
-    /// it and returns something, it is stopped, as by [`stop_at`](Self::stop_at). Else it stays.
+    /// it and returns something, it is stopped, as by [`stop_with`](Self::stop_with). Else it stays.
     /// Returns what `decide` returned; `None` also if the task is gone already. O(1).
     #[doc(hidden)]
     #[inline(always)] // as `cancel`

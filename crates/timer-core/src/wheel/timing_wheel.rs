@@ -18,7 +18,7 @@
 use crate::wheel::{
     buckets::{Buckets, Entry, Placed},
     geometry::{DueBucket, Geometry, WheelSize},
-    node::{LIVE, MAX_TASKS, NO_PLACE, Node, Nodes, TaskId},
+    node::{LIVE, NO_PLACE, Node, Nodes, TaskId},
     step,
 };
 
@@ -115,17 +115,6 @@ impl<T> DueTask<'_, T> {
     #[inline]
     pub fn get_mut(&mut self) -> &mut T {
         self.nodes.at_mut(self.entry.index).task_mut()
-    }
-
-    /// Returns the task's id, its deadline and the task itself: in one look-up.
-    #[doc(hidden)]
-    #[inline]
-    pub fn named_mut(&mut self) -> (TaskId, u64, &mut T) {
-        let Entry { index, low } = self.entry;
-        let node = self.nodes.at_mut(index);
-        let sequence = node.sequence;
-        let deadline = node.deadline(low);
-        (TaskId { index, sequence }, deadline, node.task_mut())
     }
 
     /// Takes the task out. O(1).
@@ -247,10 +236,9 @@ impl<T> TimingWheel<T> {
 
     #[inline(always)] // as `cancel`
     fn add(&mut self, deadline: Option<u64>, task: T) -> Result<Scheduled, T> {
-        if self.nodes.len() >= MAX_TASKS as usize {
+        let Some((scheduled, place)) = self.place(deadline) else {
             return Err(task);
-        }
-        let (scheduled, place) = self.insert_place(deadline);
+        };
         *place = Some(task);
         Ok(scheduled)
     }
@@ -264,8 +252,15 @@ impl<T> TimingWheel<T> {
     #[doc(hidden)]
     #[inline(always)] // as `cancel`
     pub fn insert_place(&mut self, deadline: Option<u64>) -> (Scheduled, &mut Option<T>) {
+        self.place(deadline).expect("the wheel is not full")
+    }
+
+    /// Adds a place for a task, as [`insert_place`](Self::insert_place) does; `None` if the wheel is
+    /// full.
+    #[inline(always)] // as `cancel`
+    fn place(&mut self, deadline: Option<u64>) -> Option<(Scheduled, &mut Option<T>)> {
         // 1. A node for it, looked up once.
-        let (index, node) = self.nodes.claim_slot().expect("the wheel is not full");
+        let (index, node) = self.nodes.claim_slot()?;
         // 2. Its bucket.
         let placed = match deadline {
             Some(deadline) => self.buckets.put(index, deadline, self.now),
@@ -283,7 +278,7 @@ impl<T> TimingWheel<T> {
             id: TaskId { index, sequence },
             due: placed.due,
         };
-        (scheduled, &mut node.task)
+        Some((scheduled, &mut node.task))
     }
 
     /// Takes a node off the bucket that it had this place in; false if it was in none.
