@@ -44,7 +44,7 @@ impl<K: WatchKey, O: DelayedOperation> Inside for Kernel<K, O> {
     const HAS_CHECKS: bool = true;
 
     fn make_shard(_: &Common, plan: ShardPlan) -> Shard<K, O> {
-        Shard::new(plan.number, plan.wheel())
+        Shard::new(&plan)
     }
 
     fn advance(table: &Core<K, O>, shard: usize, now: u64) -> Advanced {

@@ -16,7 +16,10 @@ mod links;
 mod watchers;
 
 use smallvec::SmallVec;
-use timer_core::{MAX_TASKS, TaskId, TickLength, TimerHandle, TimingWheel, driver::ShardState};
+use timer_core::{
+    MAX_TASKS, TaskId, TickLength, TimerHandle, TimingWheel,
+    driver::{ShardPlan, ShardState},
+};
 
 use self::{
     entry::{AfterCheck, ColdState},
@@ -121,10 +124,6 @@ impl<K, O> ShardState for Shard<K, O> {
     fn wheel(&mut self) -> &mut TimingWheel<Entry<O>> {
         &mut self.wheel
     }
-
-    fn made_closed(&mut self) {
-        self.closed = true;
-    }
 }
 
 impl<K: WatchKey, O: DelayedOperation> FormShard<K> for Shard<K, O> {
@@ -181,11 +180,11 @@ impl<K: WatchKey, O: DelayedOperation> FormShard<K> for Shard<K, O> {
 }
 
 impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
-    pub(crate) fn new(number: usize, wheel: TimingWheel<Entry<O>>) -> Self {
+    pub(crate) fn new(plan: &ShardPlan) -> Self {
         Shard {
-            wheel,
-            number: number as u8, // below `MAX_SHARDS`
-            closed: false,
+            wheel: plan.wheel(),
+            number: plan.number as u8, // below `MAX_SHARDS`
+            closed: plan.is_closed,
             keys: Keys::default(),
             cold: None,
             counts: Counts::default(),

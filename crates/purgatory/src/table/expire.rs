@@ -36,7 +36,7 @@ impl<E: Engine> Inside for E {
     const HAS_CHECKS: bool = false;
 
     fn make_shard(common: &Common, plan: ShardPlan) -> Shard<E> {
-        Shard::new(plan.number, plan.wheel(), common.clone())
+        Shard::new(&plan, common.clone())
     }
 
     fn advance(table: &Table<E>, shard: usize, now_tick: u64) -> Advanced {

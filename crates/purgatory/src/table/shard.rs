@@ -5,7 +5,10 @@ use std::{
     task::Waker,
 };
 
-use timer_core::{Scheduled, TaskId, TickLength, TimerHandle, TimingWheel, driver::ShardState};
+use timer_core::{
+    Scheduled, TaskId, TickLength, TimerHandle, TimingWheel,
+    driver::{ShardPlan, ShardState},
+};
 
 use crate::{
     error::WaitError,
@@ -70,10 +73,6 @@ impl<E: Engine> ShardState for Shard<E> {
 
     fn wheel(&mut self) -> &mut TimingWheel<Entry<E>> {
         &mut self.wheel
-    }
-
-    fn made_closed(&mut self) {
-        self.closed = true;
     }
 }
 
@@ -171,17 +170,17 @@ impl<E: Engine> Entry<E> {
 
 impl<E: Engine> Shard<E> {
     /// Makes an empty shard.
-    pub(crate) fn new(number: usize, wheel: TimingWheel<Entry<E>>, common: Common) -> Self {
+    pub(super) fn new(plan: &ShardPlan, common: Common) -> Self {
         Shard {
-            wheel,
+            wheel: plan.wheel(),
             records: E::Records::default(),
             counts: Counts::default(),
             events: 0,
             ended_at_once: 0,
             answered: 0,
             held: 0,
-            closed: false,
-            number: number as u8,
+            closed: plan.is_closed,
+            number: plan.number as u8,
             common,
             other_ends: None,
         }

@@ -86,9 +86,6 @@ pub trait ShardState {
 
     /// Returns the wheel.
     fn wheel(&mut self) -> &mut TimingWheel<Self::Task>;
-
-    /// Closes a shard that is made after its [owner closed](Shards::close).
-    fn made_closed(&mut self) {}
 }
 
 impl<T> ShardState for TimingWheel<T> {
@@ -159,6 +156,8 @@ pub type MakeShard<S, Seed> = fn(&Seed, ShardPlan) -> S;
 pub struct ShardPlan {
     /// The number of the shard.
     pub number: usize,
+    /// The owner has [closed](Shards::close), and so is the shard.
+    pub is_closed: bool,
     size: WheelSize,
     start: u64,
     phase: u64,
@@ -185,13 +184,14 @@ pub(super) struct Layout {
 
 impl Layout {
     /// Plans one shard.
-    fn plan(&self, number: usize) -> ShardPlan {
+    fn plan(&self, number: usize, is_closed: bool) -> ShardPlan {
         let mut phase = 0;
         if !self.manual {
             phase = self.size.phase(number, self.count);
         }
         ShardPlan {
             number,
+            is_closed,
             size: self.size,
             start: self.start,
             phase,
@@ -256,14 +256,10 @@ impl<S: ShardState, Seed> Shards<S, Seed> {
         // Before others can lock it, and before a look whether the owner has closed (Seen).
         let bit = 1 << (number % 64);
         self.begun[number / 64].fetch_or(bit, Ordering::AcqRel);
-        let closed = self.is_closed();
+        let plan = self.layout.plan(number, self.is_closed());
         place.get_or_init(|| {
-            let mut state = (self.make)(&self.seed, self.layout.plan(number));
-            if closed {
-                state.made_closed();
-            }
             Box::new(CachePadded::new(Mutex::new(Shard {
-                state,
+                state: (self.make)(&self.seed, plan),
                 wake_before_tick: u64::MAX,
             })))
         })
@@ -587,15 +583,11 @@ mod tests {
         fn wheel(&mut self) -> &mut TimingWheel<()> {
             &mut self.0
         }
-
-        fn made_closed(&mut self) {
-            self.1 = true;
-        }
     }
 
     #[test]
     fn to_close_makes_no_shard_and_later_ones_are_closed() {
-        let shards = Driver::new().shards(128, (), |(), plan| Told(plan.wheel(), false));
+        let shards = Driver::new().shards(128, (), |(), plan| Told(plan.wheel(), plan.is_closed));
         drop(shards.lock(5));
         assert!(shards.close() && !shards.close());
         assert!(shards.made().eq([5]));
