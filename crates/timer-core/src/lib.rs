@@ -146,7 +146,8 @@ mod wheel;
 
 pub use driver::clock::{Clock, Moment, SystemClock, TickLength};
 pub use driver::executor::{Executor, JOB_TASKS, Job, Workers};
-pub use driver::shards::{MAX_SHARDS, TimerHandle};
+pub use driver::handle::TimerHandle;
+pub use driver::shards::MAX_SHARDS;
 pub use observe::{TimeHistogram, TimerStats};
 pub use timers::delay_queue::{DelayQueue, Expired};
 pub use timers::interval::Interval;

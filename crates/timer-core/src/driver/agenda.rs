@@ -11,8 +11,8 @@ use std::{fmt, sync::Arc};
 
 use crate::{
     driver::{
+        owner::{ShardLook, WheelOwner},
         reaper::{Attached, Shared},
-        shards::{ShardLook, WheelOwner},
     },
     sync::plain::Mutex,
 };

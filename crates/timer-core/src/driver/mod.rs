@@ -61,7 +61,9 @@ pub(crate) mod driver;
 pub(crate) mod executor;
 pub(crate) mod executors;
 pub(crate) mod grace;
+pub(crate) mod handle;
 pub(crate) mod home;
+pub(crate) mod owner;
 pub(crate) mod reaper;
 pub(crate) mod shards;
 #[cfg(feature = "tokio")]
@@ -71,9 +73,8 @@ pub use self::config::Config;
 pub use self::driver::Driver;
 pub use self::executor::on_timer_thread;
 pub use self::executors::{Due, DueQueue, Executors};
-pub use self::shards::{
-    MakeShard, ShardGuard, ShardLook, ShardPlan, ShardState, Shards, WheelOwner, default_shards,
-};
+pub use self::owner::{ShardLook, WheelOwner};
+pub use self::shards::{MakeShard, ShardGuard, ShardPlan, ShardState, Shards, default_shards};
 #[cfg(feature = "tokio")]
 pub use self::tokio::{must_yield, runs_tasks_here, spend_budget};
 #[cfg(feature = "metrics")]

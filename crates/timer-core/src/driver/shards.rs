@@ -21,7 +21,6 @@
 
 use std::{
     iter,
-    num::NonZeroU32,
     ops::{Deref, DerefMut},
     sync::{Arc, OnceLock, atomic},
     thread,
@@ -29,55 +28,12 @@ use std::{
 
 use crossbeam_utils::CachePadded;
 
-#[cfg(feature = "metrics")]
-use crate::observe::metrics::Publishes;
 use crate::{
+    driver::{handle::TimerHandle, owner::ShardLook},
     observe::TimerStats,
     sync::{AtomicU64, Late, Mutex, MutexGuard, Ordering, failpoint, is_late},
-    wheel::{
-        geometry::WheelSize,
-        node::TaskId,
-        timing_wheel::{Advanced, TimingWheel},
-    },
+    wheel::{geometry::WheelSize, node::TaskId, timing_wheel::TimingWheel},
 };
-
-/// An owner of sharded wheels, as a timer calls it.
-pub trait WheelOwner: Send + Sync + 'static {
-    /// Advances one shard's wheel to `now_tick` within a bounded amount of work, and keeps the due
-    /// tasks until the round is over. Returns the work done and when to call again. Called with
-    /// nothing locked, by one thread at a time.
-    fn advance(&self, shard: usize, now_tick: u64) -> Advanced;
-
-    /// Hands the due tasks over, after the last [`advance`](Self::advance) of a round over the
-    /// shards. Called with nothing locked.
-    fn round_over(self: Arc<Self>);
-
-    /// Looks at a shard ([`Shards::look`]), for a manual timer. Called under a lock of the timer's,
-    /// so it must not call the timer.
-    fn look(&self, shard: usize) -> ShardLook;
-
-    /// Adds the counts of pending and of cancelled tasks; nothing by default. O(shards).
-    fn add_to(&self, _stats: &mut TimerStats) {}
-
-    /// Returns what is published with the timer; nothing by default.
-    #[cfg(feature = "metrics")]
-    fn publishes(&self) -> Option<&dyn Publishes> {
-        None
-    }
-
-    /// Closes the wheels after the timer's shutdown: nothing expires any more. User code that
-    /// follows from it runs where jobs do. Called with nothing locked.
-    fn timer_closed(self: Arc<Self>);
-}
-
-/// A shard's answer to a manual timer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ShardLook {
-    /// The tick at which the wheel next has work.
-    pub next_due: Option<u64>,
-    /// Grows as tasks are scheduled and cancelled.
-    changes: u64,
-}
 
 /// A shard, under its lock: a wheel, and its owner's state beside it.
 pub trait ShardState {
@@ -488,67 +444,10 @@ pub fn default_shards(per_processor: usize) -> usize {
         .clamp(per_processor, MAX_SHARDS)
 }
 
-/// The bit at which the shard begins in a handle's upper word.
-const SHARD_AT: u32 = 24;
-
-/// Names a task on sharded wheels: shard, index and sequence in 96 bits. Never reused by those
-/// wheels, and meaningless to any others: there it may name a task of theirs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TimerHandle {
-    /// The shard in 8 bits, and the 24 upper ones of the sequence's 56: they last for 228 years at
-    /// ten million tasks a second.
-    high: u32,
-    /// The 32 lower bits of the sequence.
-    low: u32,
-    /// One above the index, so that an `Option` of a handle costs nothing.
-    above_index: NonZeroU32,
-}
-
-impl TimerHandle {
-    /// Makes the public name of a task on a shard's wheel.
-    #[inline]
-    pub fn new(shard: usize, id: TaskId) -> Self {
-        TimerHandle {
-            high: (shard as u32) << SHARD_AT | (id.sequence() >> 32) as u32,
-            low: id.sequence() as u32,
-            above_index: NonZeroU32::MIN.saturating_add(id.index()),
-        }
-    }
-
-    /// Returns the shard that keeps the task.
-    #[inline]
-    pub fn shard(self) -> usize {
-        (self.high >> SHARD_AT) as usize
-    }
-
-    /// Returns the index of the task on that shard's wheel: that of its [`id`](Self::id).
-    #[inline]
-    pub fn index(self) -> u32 {
-        self.above_index.get() - 1
-    }
-
-    /// Returns the task's name on that shard's wheel.
-    #[inline]
-    pub fn id(self) -> TaskId {
-        // The sequence's 24 upper bits lie below the shard.
-        let upper = self.high & ((1 << SHARD_AT) - 1);
-        let sequence = u64::from(upper) << 32 | u64::from(self.low);
-        TaskId::from_parts(self.index(), sequence)
-    }
-
-    /// Returns the handle as a number. From the top: shard (8 bits), sequence (56), and one above
-    /// the index (32).
-    pub fn to_bits(self) -> u128 {
-        u128::from(self.high) << 64
-            | u128::from(self.low) << 32
-            | u128::from(self.above_index.get())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{driver::driver::Driver, wheel::node::MAX_TASKS};
+    use crate::driver::driver::Driver;
 
     fn shards() -> Shards<TimingWheel<()>> {
         Driver::new().shards(128, (), |(), plan| plan.wheel())
@@ -592,21 +491,5 @@ mod tests {
         assert!(shards.close() && !shards.close());
         assert!(shards.made().eq([5]));
         assert_eq!([5, 6].map(|number| shards.lock(number).1), [false, true]);
-    }
-
-    #[test]
-    fn a_handle_keeps_shard_index_and_sequence_apart() {
-        const { assert!(MAX_SHARDS <= 256) };
-        for index in [0, 1, 2, 3, 4, MAX_TASKS / 2 + 1, MAX_TASKS - 1] {
-            for sequence in [0, 1, 1 << 32, (1 << 56) - 1] {
-                for shard in [0, 1, MAX_SHARDS - 1, 255] {
-                    let id = TaskId::from_parts(index, sequence);
-                    let handle = TimerHandle::new(shard, id);
-                    assert_eq!((handle.shard(), handle.id()), (shard, id));
-                    assert_eq!(handle.index(), index);
-                }
-            }
-        }
-        assert_eq!(size_of::<Option<TimerHandle>>(), 12);
     }
 }

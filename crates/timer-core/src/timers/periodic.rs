@@ -15,7 +15,7 @@ use crate::{
     driver::{
         clock::{Moment, later_ns},
         executor::on_timer_thread,
-        shards::TimerHandle,
+        handle::TimerHandle,
     },
     panics::contain,
     sync::plain::Mutex,
@@ -288,7 +288,7 @@ mod tests {
             clock::{Clock, DriverClock},
             config::Panics,
             driver::Driver,
-            shards::WheelOwner,
+            owner::WheelOwner,
         },
         sync::plain,
     };

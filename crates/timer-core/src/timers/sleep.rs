@@ -18,7 +18,7 @@ use crate::{
     driver::{
         clock::{Moment, TickLength, Ticks},
         driver::Driver,
-        shards::TimerHandle,
+        handle::TimerHandle,
     },
     panics::contain,
     sync::failpoint,

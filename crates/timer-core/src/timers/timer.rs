@@ -8,7 +8,7 @@ use crate::{
     driver::{
         clock::{Moment, TickLength},
         driver::Driver,
-        shards::TimerHandle,
+        handle::TimerHandle,
     },
     observe::TimerStats,
     timers::{
