@@ -3,8 +3,16 @@
 //!
 //! All code that it checks takes these from here, so that the code that is checked is the code
 //! that ships. At a failpoint a model makes it go wrong, to show that the model would notice.
-//! Besides: a count of work under way ([`Latch`]), reference counts for many threads ([`Shares`])
-//! and the value in an error ([`HandedBack`]).
+//!
+//! | Name | In builds | In models | For |
+//! |---|---|---|---|
+//! | [`Mutex`] | `parking_lot`'s, or std's | loom's | data that a model has to see |
+//! | [`Unwatched`] | as `Mutex` | std's | data that none has to see, where it has to be fast |
+//! | [`plain::Mutex`] | std's | std's | data that none has to see, elsewhere; in statics |
+//! | [`HandedBack`] | std's | std's | the value in an error; never locked |
+//! | [`Late`] | std's `OnceLock` | the same, behind a `Mutex` if a model asks | what is made as it is first used |
+//!
+//! Besides: a count of work under way ([`Latch`]) and reference counts for many threads ([`Shares`]).
 
 use std::{
     iter,
