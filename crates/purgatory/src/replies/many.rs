@@ -17,20 +17,20 @@ use std::{
     task::{Context, Poll},
 };
 
-use timer_core::driver::{must_yield, spend_budget};
+use timer_core::driver::{Executors, must_yield, spend_budget};
 
 use crate::{
     error::WaitError,
     operation::{OperationId, Timeout, opaque},
     sync::{MODEL, Mutex},
-    table::{call::in_turn, executor::JobExecutor},
+    table::call::in_turn,
     wait::WaitFuture,
 };
 
 /// Replies that the stream has not taken.
 pub(crate) struct Buffer<V: Send + 'static> {
     buffered: Mutex<Buffered<V>>,
-    executor: JobExecutor,
+    executor: Arc<Executors>,
 }
 
 struct Buffered<V> {
@@ -41,7 +41,7 @@ struct Buffered<V> {
 
 impl<V: Send + 'static> Buffer<V> {
     /// Makes the buffer of a request that may have `count` replies.
-    pub(super) fn new(count: usize, executor: &JobExecutor) -> Self {
+    pub(super) fn new(count: usize, executor: &Arc<Executors>) -> Self {
         Buffer {
             buffered: Mutex::new(Buffered {
                 replies: VecDeque::new(),

@@ -15,14 +15,15 @@ use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
     mem::ManuallyDrop,
+    sync::Arc,
 };
 
 use timer_core::{
     Job,
-    driver::{contain, on_timer_thread},
+    driver::{Executors, contain, on_timer_thread},
 };
 
-use crate::{sync::thread_local, table::executor::JobExecutor};
+use crate::sync::thread_local;
 
 /// Queued pieces of work that one outermost call runs itself.
 const QUEUE_BUDGET: usize = 1024;
@@ -102,24 +103,22 @@ thread_local! {
     static CALL_STATE: CallState = const { CallState::new() };
 }
 
-impl JobExecutor {
-    /// Returns true where the end of a blocking wait may itself wait for the calling thread.
-    pub(crate) fn must_not_block(&self) -> bool {
-        let in_call = CALL_STATE.try_with(|state| state.stage.get() != Stage::Idle);
-        in_call.unwrap_or(false) || on_timer_thread() || self.needs_this_thread()
-    }
+/// Returns true where the end of a blocking wait may itself wait for the calling thread.
+pub(crate) fn must_not_block(executor: &Executors) -> bool {
+    let in_call = CALL_STATE.try_with(|state| state.stage.get() != Stage::Idle);
+    in_call.unwrap_or(false) || on_timer_thread() || executor.needs_this_thread()
 }
 
 /// A call into a purgatory, outermost on its thread or nested.
 pub(crate) struct Call<'a> {
     is_outermost: bool,
-    executor: &'a JobExecutor,
+    executor: &'a Arc<Executors>,
 }
 
 impl<'a> Call<'a> {
     /// Enters a call. Work beyond its budget moves to `executor`.
     #[inline]
-    pub(crate) fn enter(executor: &'a JobExecutor) -> Call<'a> {
+    pub(crate) fn enter(executor: &'a Arc<Executors>) -> Call<'a> {
         let is_outermost = CALL_STATE.try_with(CallState::enter);
         Call {
             is_outermost: is_outermost.unwrap_or(true),
@@ -178,7 +177,7 @@ impl Drop for Call<'_> {
 
 /// Runs work as a call of its own, or leaves it to the outermost call on this thread: one that it
 /// leads to needs no stack. A panic in work that is left is contained.
-pub(crate) fn in_turn(executor: &JobExecutor, work: impl FnOnce() + Send + 'static) {
+pub(crate) fn in_turn(executor: &Arc<Executors>, work: impl FnOnce() + Send + 'static) {
     let call = Call::enter(executor);
     if call.is_nested() {
         enqueue(work);
@@ -207,15 +206,15 @@ fn resume(mut work: VecDeque<Work>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::{Arc, Mutex, mpsc};
+    use std::sync::{Mutex, mpsc};
     use timer_core::{ManualTimer, SystemTimer, Timer};
 
-    fn on(timer: &Timer) -> JobExecutor {
-        JobExecutor::new(timer.driver(), None)
+    fn on(timer: &Timer) -> Arc<Executors> {
+        timer.driver().executors.clone()
     }
 
     /// A chain of `left` links, each queued by the one before.
-    fn link(executor: JobExecutor, left: usize, done: mpsc::Sender<()>) {
+    fn link(executor: Arc<Executors>, left: usize, done: mpsc::Sender<()>) {
         let _call = Call::enter(&executor);
         let next = executor.clone();
         enqueue(move || match left {

@@ -128,7 +128,7 @@ impl<E: Inside> WheelOwner for AnyTable<E> {
 
     fn round_over(self: Arc<Self>) {
         self.queue_all(self.due.take(), None);
-        let driver = self.frame.executor.driver.clone();
+        let driver = self.frame.driver().clone();
         driver.release(self);
     }
 

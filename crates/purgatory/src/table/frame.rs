@@ -12,7 +12,7 @@ use std::{
 use timer_core::{
     BuildError, Executor, TimeHistogram, TimerHandle,
     driver::{
-        Driver, contain, contain_here,
+        Driver, Executors, contain, contain_here,
         sync::{Latch, UnderWay},
     },
 };
@@ -23,8 +23,7 @@ use crate::{
     stats::{Labels, Stats, Times},
     sync::plain,
     table::{
-        call::{Call, enqueue},
-        executor::JobExecutor,
+        call::{Call, enqueue, must_not_block},
         trace,
     },
 };
@@ -37,7 +36,10 @@ pub(crate) struct Frame {
     pub(crate) name: Box<str>,
     /// Distinguishes the ids of its operations from those of other forms.
     number: u32,
-    pub(crate) executor: JobExecutor,
+    driver: Arc<Driver>,
+    /// The form's own executor, or without one the timer's, for work that the calling thread is not
+    /// to do.
+    pub(crate) executor: Arc<Executors>,
     /// Set once the program has asked for times.
     timed: AtomicBool,
     /// Set as the last handle goes: nothing is published any more.
@@ -74,10 +76,15 @@ impl Frame {
         executor: Option<Arc<dyn Executor>>,
     ) -> Self {
         static NUMBERS: AtomicU32 = AtomicU32::new(0);
+        let executor = match executor {
+            Some(own) => Arc::new(driver.executors.with_own(own)),
+            None => driver.executors.clone(),
+        };
         Frame {
             name,
             number: NUMBERS.fetch_add(1, Relaxed),
-            executor: JobExecutor::new(driver, executor),
+            driver,
+            executor,
             timed: AtomicBool::new(false),
             #[cfg(feature = "metrics")]
             is_withdrawn: AtomicBool::new(false),
@@ -87,8 +94,8 @@ impl Frame {
         }
     }
 
-    pub(crate) fn driver(&self) -> &Driver {
-        &self.executor.driver
+    pub(crate) fn driver(&self) -> &Arc<Driver> {
+        &self.driver
     }
 
     /// Returns why a timer took no form: it was shut down, or another process has its threads.
@@ -206,7 +213,7 @@ impl Frame {
     /// Returns true where a blocking wait might wait for the calling thread. In debug builds, warns
     /// where it would block a runtime's tasks.
     pub(crate) fn wait_must_not_block(&self) -> bool {
-        let must_not = self.executor.must_not_block();
+        let must_not = must_not_block(&self.executor);
         if cfg!(debug_assertions) && !must_not {
             self.cold().warned.blocks_runtime(&self.name);
         }
@@ -216,7 +223,7 @@ impl Frame {
     /// Returns how long a shutdown may wait on this thread: not at all where the executor may need
     /// the thread.
     pub(crate) fn shutdown_limit(&self, limit: Duration) -> Duration {
-        match self.executor.must_not_block() {
+        match must_not_block(&self.executor) {
             true => Duration::ZERO,
             false => limit,
         }

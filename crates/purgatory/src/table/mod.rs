@@ -25,7 +25,6 @@
 
 pub(crate) mod call;
 pub(crate) mod close;
-pub(crate) mod executor;
 mod expire;
 pub(crate) mod form;
 pub(crate) mod frame;

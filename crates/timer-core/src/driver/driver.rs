@@ -40,7 +40,7 @@ pub struct Driver {
     /// The thread that advances the wheels, if it is one.
     threads: Option<Threads>,
     /// The timer's executors, for owners of wheels that have none of their own.
-    pub executors: Executors,
+    pub executors: Arc<Executors>,
     /// The timer's executor again, when it is the timer's own to close.
     pub(crate) workers: Option<Arc<Workers>>,
     #[cfg(feature = "metrics")]
@@ -73,11 +73,16 @@ impl Driver {
             shared: Shared::new(),
             wake: None,
             threads: None,
-            executors: Executors::in_place(),
+            executors: Arc::new(Executors::in_place()),
             workers: None,
             #[cfg(feature = "metrics")]
             published: Default::default(),
         }
+    }
+
+    /// Returns the executors, to be changed before an owner of wheels has them.
+    pub(crate) fn executors_mut(&mut self) -> &mut Executors {
+        Arc::make_mut(&mut self.executors)
     }
 
     /// Makes the rounds of a thread or task.

@@ -642,7 +642,7 @@ mod tests {
         let mut reaper = reaper(|driver, clock| {
             driver.clock = DriverClock::User(Arc::new(Panicking(clock, panics.clone())));
             let reported = reported.clone();
-            driver.executors.panics = Arc::new(Panics::new(move |message| {
+            driver.executors_mut().panics = Arc::new(Panics::new(move |message| {
                 assert_eq!(message, "the clock panics");
                 reported.fetch_add(1, Ordering::Relaxed);
             }));

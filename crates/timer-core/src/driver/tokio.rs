@@ -161,7 +161,7 @@ pub(crate) fn start_reaper(driver: &mut Driver, runtime: &Handle) -> bool {
     // A signal notifies the task.
     let called = Arc::new(Notify::new());
     let notify = called.clone();
-    driver.executors.advances_here = runs_tasks_here;
+    driver.executors_mut().advances_here = runs_tasks_here;
     driver.wake = driver.waker(move || notify.notify_one());
     // From here on the rounds are the runtime's; dropping them closes the timer. A runtime that has
     // been shut down drops them at once.

@@ -315,7 +315,7 @@ mod tests {
             driver.clock = DriverClock::User(Arc::new(Panicking(panics.clone())));
             let hook: Arc<plain::Mutex<Vec<String>>> = reported.clone();
             let report = move |said: &str| hook.lock().push(said.to_owned());
-            driver.executors.panics = Arc::new(Panics::new(report));
+            driver.executors_mut().panics = Arc::new(Panics::new(report));
             let tasks = TaskTimer::on(Arc::new(driver), <dyn TimerTask>::run, None);
             let act = move || panics.store(true, SeqCst);
             let beat = start(&tasks, MS, pace, act).unwrap();

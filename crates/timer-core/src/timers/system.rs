@@ -135,7 +135,7 @@ impl SystemTimerBuilder {
 
     /// Runs expired tasks on `executor` instead of worker threads of the timer's own.
     pub fn executor(mut self, executor: impl Executor) -> Self {
-        self.driver.executors.of_timer = Some(Arc::new(executor));
+        self.driver.executors_mut().of_timer = Some(Arc::new(executor));
         self.workers = None;
         self
     }
@@ -143,7 +143,7 @@ impl SystemTimerBuilder {
     /// Runs expired tasks on the reaper thread itself. A slow task then delays all others: only for
     /// a timer with a single user.
     pub fn inline(mut self) -> Self {
-        self.driver.executors.of_timer = None;
+        self.driver.executors_mut().of_timer = None;
         self.workers = None;
         self
     }
@@ -185,7 +185,7 @@ impl SystemTimerBuilder {
     /// executor, or the clock on the reaper or as that is woken, on the thread that panicked, after
     /// the program's panic hook.
     pub fn on_panic(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        self.driver.executors.panics = Arc::new(Panics::new(hook));
+        self.driver.executors_mut().panics = Arc::new(Panics::new(hook));
         self
     }
 
@@ -263,9 +263,9 @@ impl SystemTimerBuilder {
             let workers = Workers::start(&name, count).map_err(BuildError::Thread)?;
             let workers = Arc::new(workers);
             driver.workers = Some(workers.clone());
-            driver.executors.of_timer = Some(workers);
+            driver.executors_mut().of_timer = Some(workers);
         }
-        driver.executors.home = Home::here();
+        driver.executors_mut().home = Home::here();
         // The reaper is a task, or else a thread.
         #[cfg(feature = "tokio")]
         if let Some(runtime) = self.runtime {
