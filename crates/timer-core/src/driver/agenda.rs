@@ -12,7 +12,7 @@ use std::{fmt, sync::Arc};
 use crate::{
     driver::{
         owner::{ShardLook, WheelOwner},
-        reaper::{Attached, Shared},
+        owners::{Attached, Shared},
     },
     sync::plain::Mutex,
 };

@@ -64,6 +64,7 @@ pub(crate) mod grace;
 pub(crate) mod handle;
 pub(crate) mod home;
 pub(crate) mod owner;
+pub(crate) mod owners;
 pub(crate) mod reaper;
 pub(crate) mod shards;
 #[cfg(feature = "tokio")]

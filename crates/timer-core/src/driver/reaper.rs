@@ -7,10 +7,7 @@
 //! the others.
 
 use std::{
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -20,138 +17,10 @@ use crate::{
         config::{Config, Panics},
         executor::inside_timer,
         grace::Grace,
-        owner::WheelOwner,
-        shards::WakeSignal,
+        owners::{Attached, Shared},
     },
-    observe::TimerStats,
-    sync::{Mutex, Parker, plain},
-    wheel::timing_wheel::Advanced,
+    sync::Parker,
 };
-
-/// One owner of wheels, as it was attached.
-#[derive(Clone)]
-pub(super) struct Attached {
-    pub(super) wheels: Weak<dyn WheelOwner>,
-    pub(super) shard_count: usize,
-    pub(super) signal: Arc<WakeSignal>,
-}
-
-impl Attached {
-    pub(super) fn is_alive(&self) -> bool {
-        self.wheels.strong_count() > 0
-    }
-}
-
-/// All owners.
-#[derive(Default)]
-struct Owners {
-    all: Vec<Attached>,
-    /// Owners that the reaper, or the manual timer, has not seen yet.
-    arrivals: Vec<Attached>,
-    /// Dropped owners are swept out when there are this many.
-    sweep_at: usize,
-}
-
-/// State that the handles of a timer share with its reaper.
-pub(crate) struct Shared {
-    owners: Mutex<Owners>,
-    /// Running totals. `cancelled` keeps the maximum ever reported: wheels being dropped are
-    /// briefly counted nowhere. Not the model's lock: nothing depends on it.
-    counts: plain::Mutex<TimerStats>,
-    /// Tasks cancelled on wheels that are gone.
-    pub(crate) cancelled: Arc<AtomicU64>,
-    /// The first call of the reaper since its last round, with a grace; `u64::MAX` for never.
-    pub(super) called_ns: Arc<AtomicU64>,
-    /// Set under the lock of the owners; also read without it.
-    is_closed: AtomicBool,
-}
-
-impl Shared {
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Shared {
-            owners: Mutex::new(Owners::default()),
-            counts: plain::Mutex::default(),
-            cancelled: Arc::default(),
-            called_ns: Arc::new(AtomicU64::new(u64::MAX)),
-            is_closed: AtomicBool::new(false),
-        })
-    }
-
-    /// Adds an owner; false after [`close`](Self::close). The reaper is not woken: it learns of the
-    /// owner by its first signal.
-    pub(super) fn attach(&self, attached: Attached) -> bool {
-        let mut owners = self.owners.lock();
-        if self.is_closed() {
-            return false;
-        }
-        // Dropped owners are swept out each time that the list has doubled: O(1) on average.
-        if owners.all.len() >= owners.sweep_at {
-            owners.all.retain(Attached::is_alive);
-            owners.arrivals.retain(Attached::is_alive);
-            owners.sweep_at = 2 * owners.all.len() + 16;
-        }
-        owners.arrivals.push(attached.clone());
-        owners.all.push(attached);
-        true
-    }
-
-    /// Attaches no more, and ends the rounds; false if that was done before.
-    pub(crate) fn close(&self) -> bool {
-        let _owners = self.owners.lock();
-        !self.is_closed.swap(true, Ordering::Relaxed)
-    }
-
-    /// Returns true after [`close`](Self::close). Locks nothing: a close at the same time may be
-    /// missed.
-    #[inline]
-    pub(crate) fn is_closed(&self) -> bool {
-        self.is_closed.load(Ordering::Relaxed)
-    }
-
-    /// Returns all owners, in the order in which they were attached.
-    pub(super) fn owners(&self) -> Vec<Arc<dyn WheelOwner>> {
-        let owners = self.owners.lock();
-        let all = owners.all.iter();
-        all.filter_map(|owner| owner.wheels.upgrade()).collect()
-    }
-
-    /// Takes the owners that the reaper, or a manual timer, has not seen yet.
-    pub(super) fn take_arrivals(&self) -> Vec<Attached> {
-        std::mem::take(&mut self.owners.lock().arrivals)
-    }
-
-    /// Closes the wheels of all owners. A panic of one is reported, and does not reach the next.
-    pub(super) fn close_owners(&self, panics: &Panics) {
-        for owner in self.owners() {
-            panics.contain(|| owner.timer_closed());
-        }
-    }
-
-    /// Counts the work of one advance of a wheel.
-    pub(crate) fn count(&self, advanced: Advanced) {
-        let mut counts = self.counts.lock();
-        counts.fired += advanced.fired as u64;
-        counts.cascaded += advanced.cascaded as u64;
-    }
-
-    /// Returns all counts but those of the tasks' panics and of the executor. The count of
-    /// cancelled tasks is kept, so that no later call returns less.
-    pub(crate) fn stats(&self) -> TimerStats {
-        // The owners are kept until the end: one dropped meanwhile would be counted twice.
-        let owners = self.owners();
-        let mut living = TimerStats::default();
-        for owner in &owners {
-            owner.add_to(&mut living);
-        }
-        let mut counts = self.counts.lock();
-        let cancelled = living.cancelled + self.cancelled.load(Ordering::Relaxed);
-        counts.cancelled = counts.cancelled.max(cancelled);
-        TimerStats {
-            pending: living.pending,
-            ..counts.clone()
-        }
-    }
-}
 
 /// The state of the reaper's thread or task.
 pub(super) struct Rounds {
@@ -476,14 +345,6 @@ mod tests {
     fn owners_that_are_gone_are_swept_out() {
         let mut reaper = reaper(|_, _| ());
         let other = || TaskTimer::on(reaper.driver.clone(), |()| (), None);
-        for _ in 0..1000 {
-            drop(other());
-        }
-        // The one that lives, and as many that are gone as make no sweep worth it.
-        let owners = reaper.driver.shared.owners.lock();
-        assert!(owners.all.len() <= 20, "{} owners", owners.all.len());
-        assert!(owners.arrivals.len() <= 20, "{}", owners.arrivals.len());
-        drop(owners);
         let gone = other();
         reaper.round_after(NONE);
         assert_eq!(reaper.rounds.owners.len(), 2);

@@ -16,7 +16,7 @@ use crate::{
         clock::{Clock, DriverClock, ManualClock, TickLength, later_ns},
         driver::Driver,
         executor::inside_timer,
-        reaper::Shared,
+        owners::Shared,
     },
     sync::plain::Mutex,
     timers::timer::Timer,
