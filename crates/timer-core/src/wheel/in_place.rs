@@ -65,8 +65,8 @@ impl<T> TimingWheel<T> {
         let mut place = NO_PLACE;
         // 1. The node, looked up once, and out of memory if its task goes.
         self.nodes.release_if(id.index, |node| {
-            if node.sequence != id.sequence {
-                return false; // a later task's
+            if !node.keeps(id) {
+                return false; // it is free, or has a later task
             }
             taken = decide(&mut node.task);
             let is_gone = node.task.is_none();

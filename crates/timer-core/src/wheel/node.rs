@@ -29,10 +29,8 @@ impl TaskId {
         self.sequence
     }
 
-    /// Makes the id that has returned this index and sequence, which is at least 1.
-    ///
-    /// # Panics
-    /// Methods of the wheel panic for an id with the sequence 0, which marks what is free.
+    /// Makes the id that has returned this index and sequence, which is at least 1: an id with the
+    /// sequence 0 names no task.
     pub fn from_parts(index: u32, sequence: u64) -> TaskId {
         TaskId { index, sequence }
     }
@@ -57,6 +55,13 @@ pub(crate) struct Node<T> {
 }
 
 impl<T> Node<T> {
+    /// Returns true if it has the task of this id. One with the sequence 0 names none, though a free
+    /// node has the same.
+    #[inline]
+    pub(super) fn keeps(&self, id: TaskId) -> bool {
+        self.sequence == id.sequence && self.task.is_some()
+    }
+
     pub(super) fn task(&self) -> &T {
         self.task.as_ref().expect(LIVE)
     }

@@ -205,8 +205,8 @@ impl<T> TimingWheel<T> {
     /// is gone then names a later one with its index.
     ///
     /// # Panics
-    /// After `u64::MAX` the next insertion panics, if overflows are checked. Else its id has the
-    /// sequence 0, for which methods of the wheel panic.
+    /// After `u64::MAX` the next insertion panics, if overflows are checked. Else sequences begin
+    /// again, at 0.
     pub fn follow(&mut self, sequence: u64) {
         self.sequence = sequence;
     }
@@ -299,18 +299,14 @@ impl<T> TimingWheel<T> {
     #[inline]
     fn node(&self, id: TaskId) -> Option<&Node<T>> {
         step();
-        self.nodes
-            .get(id.index)
-            .filter(|node| node.sequence == id.sequence)
+        self.nodes.get(id.index).filter(|node| node.keeps(id))
     }
 
     /// Returns the node of a task, if the wheel still keeps it.
     #[inline]
     fn node_mut(&mut self, id: TaskId) -> Option<&mut Node<T>> {
         step();
-        self.nodes
-            .get_mut(id.index)
-            .filter(|node| node.sequence == id.sequence)
+        self.nodes.get_mut(id.index).filter(|node| node.keeps(id))
     }
 
     /// Returns the task of `id`, if the wheel still keeps it. O(1).

@@ -146,3 +146,28 @@ fn an_id_names_a_task_by_its_insertion() {
     wheel.follow(7);
     assert_eq!(add(&mut wheel, 8).sequence(), 8);
 }
+
+/// A free node has that sequence, too.
+#[test]
+fn an_id_with_the_sequence_0_names_no_task() {
+    let mut wheel = wheel_of(20, 0);
+    for kept in [0, 1] {
+        let ids: Vec<_> = (0..2).map(|_| add(&mut wheel, 8)).collect();
+        for id in &ids[kept..] {
+            assert!(wheel.cancel(*id).is_some());
+        }
+        for id in ids {
+            let zero = TaskId::from_parts(id.index(), 0);
+            assert_eq!(wheel.get(zero), None);
+            assert_eq!(wheel.get_mut(zero), None);
+            assert_eq!((wheel.deadline(zero), wheel.bucket_of(zero)), (None, None));
+            assert_eq!(
+                (wheel.reschedule(zero, 9), wheel.cancel(zero)),
+                (None, None)
+            );
+            assert!(!wheel.unschedule(zero));
+            wheel.assert_valid();
+            assert_eq!((wheel.len(), wheel.scheduled_count()), (kept, kept));
+        }
+    }
+}
