@@ -420,11 +420,11 @@ impl<T> DelayQueue<T> {
             self.sleep_until(tick.deadline(now_ns, rest));
             return Found::None;
         }
-        // 3. A bounded number of them.
+        // 3. A bounded number of them. Until the wake-up is set (4) the next poll looks again.
+        self.wake_tick = now;
         let due = &mut self.due;
         let advanced = (self.wheel).advance(now, BATCH, |task| due.push_back(task.id()));
         if advanced.fired > 0 {
-            self.wake_tick = now; // a poll follows
             return Found::Due;
         }
         // 4. The next wake-up.

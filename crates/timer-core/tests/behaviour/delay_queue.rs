@@ -440,6 +440,27 @@ fn an_owner_is_late_from_its_last_poll_on() {
     assert_eq!(graced.values_after_pause(20 * MS), ["second"]);
 }
 
+/// Each of them comes soon after the one before.
+#[test]
+fn polls_that_hand_values_down_are_no_pause() {
+    let mut graced = Graced::new();
+    for _ in 0..1000 {
+        graced.queue.insert("later", 8000 * MS).unwrap();
+    }
+    let waker = graced.owner.clone().into();
+    let mut context = Context::from_waker(&waker);
+    let mut is_woken_after = |by| {
+        graced.timer.advance(by);
+        let woken = graced.owner.times();
+        assert!(graced.queue.poll_expired(&mut context).is_pending());
+        graced.owner.times() > woken
+    };
+    while !is_woken_after(50 * MS) {}
+    for poll in 2..=15 {
+        assert!(is_woken_after(30 * MS), "poll {poll} puts the others off");
+    }
+}
+
 #[test]
 fn a_timer_that_is_shut_down_begins_no_period() {
     let mut graced = Graced::new();
