@@ -186,7 +186,12 @@ impl<T> DelayQueue<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn grace(mut self, bound: Duration) -> Self {
-        self.grace = Grace::new(Some(bound), self.driver().now_ns());
+        let now_ns = self.driver().now_ns();
+        self.grace = Grace::new(Some(bound), now_ns);
+        // The wake-up of values that are there already is near, too.
+        if !self.is_empty() {
+            self.sleep_until(self.within_bound(self.wake_tick, now_ns));
+        }
         self
     }
 

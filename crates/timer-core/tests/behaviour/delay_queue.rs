@@ -440,6 +440,20 @@ fn an_owner_is_late_from_its_last_poll_on() {
     assert_eq!(graced.values_after_pause(20 * MS), ["second"]);
 }
 
+/// The values may be there before the grace is set.
+#[test]
+fn a_grace_bounds_the_wake_up_of_values_that_are_there() {
+    let mut graced = Graced::new();
+    graced.queue = DelayQueue::new(&graced.timer);
+    graced.queue.insert("session", 1000 * MS).unwrap();
+    graced.queue = graced.queue.grace(100 * MS);
+    assert_eq!(graced.values_after(NONE), (vec![], 0));
+    assert_eq!(graced.queue.next_due_in(), Some(100 * MS));
+    assert_eq!(graced.values_after(100 * MS), (vec![], 1));
+    assert_eq!(graced.values_after_pause(1000 * MS), [""; 0]);
+    assert_eq!(graced.values_after(100 * MS).0, ["session"]);
+}
+
 /// Each of them comes soon after the one before.
 #[test]
 fn polls_that_hand_values_down_are_no_pause() {
