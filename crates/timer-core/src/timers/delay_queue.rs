@@ -486,11 +486,11 @@ impl<T> DelayQueue<T> {
     #[inline]
     fn wake_by(&mut self, due: u64) {
         if due < self.wake_tick {
-            let mut due = due;
-            if self.grace.is_on() {
-                due = self.within_bound(due, self.sleep.now_ns());
-            }
             self.sleep_until(due);
+            // With a grace it comes sooner. If the clock panics here, it comes in time.
+            if self.grace.is_on() {
+                self.sleep_until(self.within_bound(due, self.sleep.now_ns()));
+            }
         }
     }
 

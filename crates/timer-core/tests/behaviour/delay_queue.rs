@@ -475,6 +475,41 @@ fn polls_that_hand_values_down_are_no_pause() {
     }
 }
 
+/// Its owner has no key of it, and is woken for it.
+#[test]
+fn a_value_whose_insertion_panicked_comes_out_in_time() {
+    let clock = PanickingClock::default();
+    let timer = system_timer(|builder| builder.clock(clock.clone()).inline());
+    let owner = Woken::task();
+    let mut queue = DelayQueue::new(&timer).grace(SECOND);
+    assert!(poll(&mut queue, &owner).is_ready());
+    *clock.panics_on.lock().unwrap() = Some(thread::current().id());
+    let at = Moment::from_nanos(100_000_000);
+    let inserted = catch_unwind(AssertUnwindSafe(|| queue.insert_at(7, at)));
+    assert!(inserted.is_err());
+    assert!(queue.next_due_in().is_some_and(|due| due <= 100 * MS));
+    clock.now_ns.store(100_000_000, SeqCst);
+    assert_eq!(poll_all(&mut queue, &owner), [7]);
+}
+
+/// A clock that a test sets, and that panics once on the thread that is set.
+#[derive(Clone, Debug, Default)]
+struct PanickingClock {
+    now_ns: Arc<AtomicU64>,
+    panics_on: Arc<Mutex<Option<thread::ThreadId>>>,
+}
+
+impl Clock for PanickingClock {
+    fn now_ns(&self) -> u64 {
+        let own = Some(thread::current().id());
+        if *self.panics_on.lock().unwrap() == own {
+            *self.panics_on.lock().unwrap() = None;
+            panic!("the clock panics");
+        }
+        self.now_ns.load(SeqCst)
+    }
+}
+
 #[test]
 fn a_timer_that_is_shut_down_begins_no_period() {
     let mut graced = Graced::new();
