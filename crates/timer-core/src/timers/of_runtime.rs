@@ -1,5 +1,7 @@
 //! The timers of tokio runtimes, one each: made when they are first asked for.
 
+use std::{future::pending, mem};
+
 use tokio::runtime::{Handle, Id};
 
 use crate::{
@@ -7,14 +9,14 @@ use crate::{
     timers::{BuildError, system::SystemTimer, timer::Timer},
 };
 
-/// The timers of the runtimes that asked. Those of runtimes that were dropped are closed, and leave
-/// when the next one is made.
+/// The timers of the runtimes that asked, each until its runtime goes.
 static OF_RUNTIMES: Mutex<Vec<(Id, Timer)>> = Mutex::new(Vec::new());
 
 impl Timer {
     /// (Feature `tokio`.) Returns the timer of the tokio runtime that this is called in, which the
     /// first call makes: without a thread, and on the runtime's clock. So a test with a paused clock
-    /// runs the lines of the program. It goes with the runtime; see
+    /// runs the lines of the program. It goes with the runtime, which has a task for that, and with the
+    /// last handle its pending tasks do. See
     /// [`SystemTimerBuilder::tokio`](crate::SystemTimerBuilder::tokio), which makes one with other
     /// settings. O(runtimes).
     ///
@@ -44,21 +46,45 @@ impl Timer {
             return Ok(timer);
         }
         // 2. Made with nothing locked: a panic hook may run. Another task may come first.
-        let made = SystemTimer::builder().name("tokio").tokio(runtime).build();
-        let timer = Timer::from(made?);
+        let made = SystemTimer::builder().name("tokio").tokio(runtime.clone());
+        let timer = Timer::from(made.build()?);
         let mut timers = OF_RUNTIMES.lock();
         if let Some(first) = find(&timers, id) {
             return Ok(first);
         }
-        // 3. It takes the place of those that are closed, which are dropped after unlocking.
-        let all = std::mem::take(&mut *timers).into_iter();
-        let (served, closed): (Vec<_>, Vec<_>) =
-            all.partition(|(_, timer)| timer.inner().driver.is_served());
-        *timers = served;
+        // 3. It takes the place of one that was shut down, which is dropped after unlocking.
+        if let Some((_, place)) = timers.iter_mut().find(|(of, _)| *of == id) {
+            let closed = mem::replace(place, timer.clone());
+            drop(timers);
+            drop(closed);
+            return Ok(timer);
+        }
+        // 4. Or it is the runtime's first, which a task of the runtime takes out as it goes.
         timers.push((id, timer.clone()));
         drop(timers);
-        drop(closed);
+        drop(runtime.spawn(TakenOut(id).at_the_end()));
         Ok(timer)
+    }
+}
+
+/// Takes the timer of a runtime out as it is dropped.
+struct TakenOut(Id);
+
+impl TakenOut {
+    /// Is dropped with the runtime that it is spawned on.
+    async fn at_the_end(self) {
+        pending::<()>().await;
+    }
+}
+
+impl Drop for TakenOut {
+    fn drop(&mut self) {
+        let mut timers = OF_RUNTIMES.lock();
+        let place = timers.iter().position(|(of, _)| *of == self.0);
+        let gone = place.map(|place| timers.swap_remove(place));
+        // Its tasks are the user's: dropped with nothing locked.
+        drop(timers);
+        drop(gone);
     }
 }
 

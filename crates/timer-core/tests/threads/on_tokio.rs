@@ -225,3 +225,26 @@ fn each_runtime_has_a_timer_that_goes_with_it() {
     let fourth = runtime.block_on(async { Timer::tokio().unwrap() });
     assert!(fourth.schedule(HOUR, || ()).is_ok());
 }
+
+/// Pending tasks are dropped with the runtime, by its thread, also if no handle of the timer is left.
+#[test]
+fn a_runtime_that_goes_takes_the_tasks_of_its_timer() {
+    let runtime = paused();
+    let (send, held) = std::sync::mpsc::channel::<()>();
+    runtime.block_on(async {
+        for is_shut_down in [true, false] {
+            let send = send.clone();
+            let timer = Timer::tokio().unwrap();
+            timer.schedule(HOUR, move || drop(send)).unwrap();
+            if is_shut_down {
+                timer.shutdown(Duration::ZERO);
+            }
+        }
+    });
+    drop(send);
+    let still_held = held.try_recv().unwrap_err();
+    assert_eq!(still_held, std::sync::mpsc::TryRecvError::Empty);
+    drop(runtime);
+    let dropped = held.try_recv().unwrap_err();
+    assert_eq!(dropped, std::sync::mpsc::TryRecvError::Disconnected);
+}
