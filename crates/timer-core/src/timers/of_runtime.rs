@@ -52,11 +52,11 @@ impl Timer {
         if let Some(first) = find(&timers, id) {
             return Ok(first);
         }
-        // 3. It takes the place of one that was shut down, which is dropped after unlocking.
+        // 3. It takes the place of one that is over, which is dropped after unlocking.
         if let Some((_, place)) = timers.iter_mut().find(|(of, _)| *of == id) {
-            let closed = mem::replace(place, timer.clone());
+            let gone = mem::replace(place, timer.clone());
             drop(timers);
-            drop(closed);
+            gone.let_go();
             return Ok(timer);
         }
         // 4. Or it is the runtime's first, which a task of the runtime takes out as it goes.

@@ -1,7 +1,7 @@
 //! The timer that a process shares: made when it is first asked for, and made anew where its threads
 //! are gone.
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 use crate::{
     driver::driver::Driver,
@@ -26,7 +26,7 @@ impl Timer {
     ///
     /// A [`shutdown`](Self::shutdown) of it ends what any code of the process has on it; leave it to
     /// the end of `main`, if at all. After one, and in a child of `fork`, the next call makes
-    /// another timer.
+    /// another timer. Tasks that were pending at the fork are left to the parent.
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
@@ -51,7 +51,9 @@ impl Timer {
         let gone = shared.replace(timer.clone());
         // Its tasks and wakers are the user's: dropped with nothing locked.
         drop(shared);
-        drop(gone);
+        if let Some(gone) = gone {
+            gone.let_go();
+        }
         Ok(timer)
     }
 
@@ -67,8 +69,10 @@ impl Timer {
             return Ok(driver.clone());
         }
         let driver = Arc::new(SystemTimer::builder().name("shared").start()?);
-        // Nothing of the one that is gone is the user's: it may be dropped under a lock.
-        *shared = Some(driver.clone());
+        // Nothing of the one that is gone is the user's: it may be dropped under a lock. For one of
+        // the parent process see `let_go`.
+        let gone = shared.replace(driver.clone());
+        mem::forget(gone.filter(|gone| gone.is_inherited()));
         Ok(driver)
     }
 }

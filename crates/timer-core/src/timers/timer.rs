@@ -2,7 +2,7 @@
 //! The kinds of timer differ in how they are built, and by what their wheels are advanced; each
 //! derefs to the `Timer` that all of them are.
 
-use std::{sync::Arc, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
 use crate::{
     driver::{
@@ -74,6 +74,14 @@ impl Timer {
     pub(super) fn on(driver: Arc<Driver>) -> Timer {
         Timer {
             inner: TimerInner::new(driver),
+        }
+    }
+
+    /// Drops a handle that this process has replaced. One of the process that it was forked from is
+    /// forgotten: a thread that is not here may hold its locks, and its tasks are not ours to drop.
+    pub(super) fn let_go(self) {
+        if self.inner.driver.is_inherited() {
+            mem::forget(self);
         }
     }
 

@@ -111,6 +111,15 @@ fn build_in_child(builder: SystemTimerBuilder) {
     assert_eq!(own.shutdown(Duration::MAX).threads, 0);
 }
 
+/// In the child another timer is shared. The parent's tasks are not dropped with the one before.
+fn share_in_child(dropped: &AtomicBool) {
+    let (send, fired) = mpsc::channel();
+    let shared = Timer::shared().unwrap();
+    shared.schedule(MS, move || send.send(()).unwrap()).unwrap();
+    fired.recv().unwrap();
+    assert!(!dropped.load(SeqCst));
+}
+
 /// In the child, events and cancels end operations parked before and after the fork; a shutdown
 /// does not wait.
 fn use_in_child(purgatory: &Purgatory<u32>, books: &Books) {
@@ -158,12 +167,20 @@ fn a_process_forks() {
     };
     let running = timer.schedule_at_fixed_rate(MS, MINUTE * 60, run).unwrap();
     begun.recv().unwrap();
+    // It is seen in the process that drops it alone.
+    let dropped = Arc::new(AtomicBool::new(false));
+    let seen = dropped.clone();
+    let captured = OnDrop::new(move || seen.store(true, SeqCst));
+    let task = move || drop(captured);
+    let shared = || Timer::shared().unwrap();
+    shared().schedule(MINUTE * 60, task).unwrap();
     for _ in 0..effort(5) {
         wait_until_others_sleep();
         in_child(|| use_in_child(&purgatory, &books));
         in_child(|| use_timer_in_child(&timer, &running, &workers));
         let builder = SystemTimer::builder();
         in_child(|| build_in_child(builder));
+        in_child(|| share_in_child(&dropped));
     }
     drop(release);
     assert!(running.cancel_and_wait());
