@@ -6,6 +6,7 @@
 
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
+    panic::resume_unwind,
     sync::{Arc, Condvar, Weak},
     thread::{self, ThreadId},
     time::Duration,
@@ -265,6 +266,11 @@ impl<F: FnMut() + Send + 'static> TimerTask for Task<F> {
         self.shared.run_over.notify_all();
         // 3. It goes back onto the wheel, unless the timer is gone.
         let Some(tasks) = self.shared.tasks() else {
+            drop(self);
+            // The job that runs this still has the hook: a panic goes on to it.
+            if let Err(panicked) = result {
+                resume_unwind(Box::new(panicked));
+            }
             return;
         };
         // By a clock that panics, the run took no time.

@@ -221,6 +221,27 @@ fn a_periodic_task_is_over_with_its_timer() {
     assert!(!beats[1].is_active());
 }
 
+/// By then its task has no timer left to report it to.
+#[test]
+fn a_panic_of_the_last_run_is_reported() {
+    let (send, said) = mpsc::channel();
+    let hook = move |message: &str| send.send(message.to_owned()).unwrap();
+    let executor = Later::default();
+    let timer = system_timer(|builder| builder.on_panic(hook).executor(executor.clone()));
+    let own = Mutex::new(Some(timer.clone()));
+    let act = move || {
+        drop(own.lock().unwrap().take());
+        panic!("in the last run");
+    };
+    let beat = timer.schedule_at_fixed_rate(MS, MS, act).unwrap();
+    drop(timer);
+    while executor.run() == 0 {
+        thread::yield_now(); // until it is due
+    }
+    assert_eq!(said.try_iter().collect::<Vec<_>>(), ["in the last run"]);
+    assert!(!beat.is_active());
+}
+
 #[test]
 fn a_panic_in_one_run_does_not_stop_the_next() {
     let timer = ManualTimer::new();
