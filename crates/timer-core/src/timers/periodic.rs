@@ -177,8 +177,9 @@ impl Periodic {
         true
     }
 
-    /// Returns true until it is cancelled, or its timer is shut down or dropped: then no run begins
-    /// any more. O(1).
+    /// Returns true until it is cancelled, or its timer is shut down or dropped: then no run falls
+    /// due any more. One that fell due before still begins, as every task does, unless it is
+    /// cancelled. O(1).
     pub fn is_active(&self) -> bool {
         if self.shared.state.lock().over {
             return false;

@@ -221,6 +221,40 @@ fn a_periodic_task_is_over_with_its_timer() {
     assert!(!beats[1].is_active());
 }
 
+/// As that of any task; a cancel still keeps it from that.
+#[test]
+fn a_run_that_fell_due_before_the_timer_ended_begins() {
+    for is_shut_down in [true, false] {
+        let (executor, (send, ran)) = (Later::default(), mpsc::channel());
+        let timer = system_timer(|builder| builder.executor(executor.clone()));
+        let beats = [0, 1].map(|number| {
+            let ran = send.clone();
+            let act = move || ran.send(number).unwrap();
+            timer.schedule_at_fixed_rate(MS, HOUR, act).unwrap()
+        });
+        while !timer.is_empty() {
+            thread::yield_now(); // until both are due
+        }
+        if is_shut_down {
+            timer.shutdown(Duration::MAX);
+        } else {
+            drop(timer);
+        }
+        while beats.iter().any(Periodic::is_active) {
+            thread::yield_now(); // the reaper may be looking at the timer
+        }
+        assert!(beats[1].cancel());
+        let first = loop {
+            executor.run();
+            if let Ok(first) = ran.try_recv() {
+                break first;
+            }
+        };
+        executor.run();
+        assert_eq!((first, ran.try_iter().count()), (0, 0));
+    }
+}
+
 /// By then its task has no timer left to report it to.
 #[test]
 fn a_panic_of_the_last_run_is_reported() {
