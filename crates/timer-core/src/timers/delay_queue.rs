@@ -34,6 +34,7 @@ const BATCH: usize = 64;
 ///
 /// Values come out in order of the tick of their deadline, and never early. A deadline counts from
 /// the call that sets it and rounds up to a tick of the timer; one without delay is due at once.
+/// Values of one tick come in no order, and so do those whose deadline has passed as it is set.
 ///
 /// ```
 /// use std::time::Duration;
@@ -211,8 +212,8 @@ impl<T> DelayQueue<T> {
     }
 
     /// Inserts as [`insert`](Self::insert) does, at a moment of the timer's clock; one before the
-    /// present tick is due at once, after those that were due before; [`Moment::NEVER`] never.
-    /// Reads no clock.
+    /// present tick is due at once, in no order among others that are; [`Moment::NEVER`] never. Reads
+    /// no clock.
     ///
     /// # Errors
     /// Returns an error as [`insert`](Self::insert) does.

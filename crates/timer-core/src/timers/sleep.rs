@@ -55,7 +55,7 @@ use crate::{
 /// # Errors
 /// Polled before its time, it yields a [`TimerError`] when it has no place on the wheel:
 /// `Closed` after the timer's shutdown, which wakes all sleepers. Polled again it tries again;
-/// polled after its time has come, it is `Ok` on any timer.
+/// polled after its time has come, it yields no error on any timer.
 ///
 /// # Cost
 /// Making it: a clock read. Each poll, and the drop of a registered one: a lock that no other thread

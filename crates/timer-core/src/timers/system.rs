@@ -164,9 +164,10 @@ impl SystemTimerBuilder {
     /// twice may be. [`TimerStats::graces`](crate::TimerStats::graces) counts the periods.
     ///
     /// This holds for all that the reaper expires: tasks, registered sleeps, wheels of other
-    /// owners. Code that compares the time itself does not wait: a [`Sleep`](crate::Sleep) that is
-    /// first polled after its time is ready (a [`timeout`](crate::timeout) polls its future first),
-    /// and a [`DelayQueue`](crate::DelayQueue) has a [grace](crate::DelayQueue::grace) of its own.
+    /// owners. Code that compares the time itself does not wait: a [`Sleep`](crate::Sleep) by
+    /// [`sleep_until`](Timer::sleep_until) that is first polled after its time is ready (a
+    /// [`timeout`](crate::timeout) polls its future first), and a
+    /// [`DelayQueue`](crate::DelayQueue) has a [grace](crate::DelayQueue::grace) of its own.
     ///
     /// ```
     /// use std::time::Duration;
@@ -204,7 +205,8 @@ impl SystemTimerBuilder {
     /// tokio waits in steps of a millisecond, so expiry is up to one later, and as late as other
     /// tasks make it. On a runtime that is not driven, or whose only thread is blocked, nothing
     /// expires: block on `spawn_blocking`. When the runtime is dropped, the timer is shut down, on
-    /// the thread that drops it. [`shutdown`](Timer::shutdown) waits for no task.
+    /// the thread that drops it, or on a worker of a multi-thread runtime.
+    /// [`shutdown`](Timer::shutdown) waits for no task.
     ///
     /// A paused clock advances by itself when all tasks wait. It may advance to the deadline of a
     /// timer that was cancelled since the reaper last looked, so a task that waits for a thread
