@@ -19,7 +19,7 @@ impl Home {
     }
 
     /// Returns true in a child of `fork`, which has none of the threads.
-    pub(super) fn is_elsewhere(self) -> bool {
+    pub(crate) fn is_elsewhere(self) -> bool {
         self.process.is_some_and(|id| id != process::id())
     }
 }

@@ -17,6 +17,7 @@ use crate::{
         clock::{Moment, later_ns},
         executor::on_timer_thread,
         handle::TimerHandle,
+        home::Home,
     },
     panics::contain,
     sync::plain::Mutex,
@@ -90,8 +91,8 @@ struct Shared {
 struct State {
     /// The pending run; none while the task runs.
     waiting: Option<TimerHandle>,
-    /// The thread of a run that was begun.
-    run_by: Option<ThreadId>,
+    /// The thread of a run that was begun, and its process.
+    run_by: Option<(ThreadId, Home)>,
     over: bool,
 }
 
@@ -163,14 +164,15 @@ impl Periodic {
     /// ```
     pub fn cancel_and_wait(&self) -> bool {
         self.cancel();
-        let tasks = self.shared.tasks();
-        let is_inherited = tasks.is_some_and(|tasks| tasks.driver().is_inherited());
         let state = self.shared.state.lock();
+        let Some((thread, process)) = state.run_by else {
+            return true;
+        };
         // Inside the task, or on a timer's thread, it might wait for itself. The thread of a run
         // that was under way at a fork is not in the child.
-        let runs_here = state.run_by == Some(thread::current().id());
-        if runs_here || on_timer_thread() || is_inherited {
-            return state.run_by.is_none();
+        let runs_here = thread == thread::current().id();
+        if runs_here || on_timer_thread() || process.is_elsewhere() {
+            return false;
         }
         let is_running = |state: &mut State| state.run_by.is_some();
         drop(self.shared.run_over.wait_while(state, is_running));
@@ -259,7 +261,7 @@ impl<F: FnMut() + Send + 'static> TimerTask for Task<F> {
             return;
         }
         state.waiting = None;
-        state.run_by = Some(thread::current().id());
+        state.run_by = Some((thread::current().id(), Home::here()));
         drop(state);
         // 2. The run, with nothing locked. `cancel_and_wait` waits for its end.
         let result = contain(|| (self.act)());

@@ -69,11 +69,10 @@ fn park_all(purgatory: &Purgatory<u32>, books: &Books, keys: Range<u32>) {
 
 /// In the child an inherited timer refuses work that would have to wake its threads, a blocking
 /// wait that none of them would end, and another purgatory; a shutdown waits for none of them.
-fn use_timer_in_child(timer: &SystemTimer, running: &Periodic, workers: &Workers) {
-    assert!(
-        !running.cancel_and_wait(),
-        "its run is not over, and never is"
-    );
+fn use_timer_in_child(timer: &SystemTimer, running: &[Periodic], workers: &Workers) {
+    for run in running {
+        assert!(!run.cancel_and_wait(), "it is not over, and never is");
+    }
     for delay in [MS, MINUTE * 120] {
         let refused = timer.schedule(delay, || unreachable!()).unwrap_err();
         assert_eq!(refused.reason, TimerError::Forked);
@@ -158,15 +157,26 @@ fn a_process_forks() {
     let timer = SystemTimer::new().unwrap();
     timer.schedule(MINUTE * 60, || unreachable!()).unwrap();
     let workers = Workers::start("workers", 1).unwrap();
-    // A run that goes on at each fork.
-    let (release, blocked) = mpsc::channel::<()>();
+    // Runs that go on at each fork: on a timer, on one that is gone by then, and on one that a thread
+    // advances.
+    let gate = Arc::new(Mutex::new(()));
     let (begin, begun) = mpsc::channel();
-    let run = move || {
-        begin.send(()).unwrap();
-        _ = blocked.recv();
+    let start = |timer: &Timer| {
+        let (begin, gate) = (begin.clone(), gate.clone());
+        let run = move || {
+            begin.send(()).unwrap();
+            drop(gate.lock());
+        };
+        timer.schedule_at_fixed_rate(MS, MINUTE * 60, run).unwrap()
     };
-    let running = timer.schedule_at_fixed_rate(MS, MINUTE * 60, run).unwrap();
-    begun.recv().unwrap();
+    let held = gate.lock().unwrap();
+    let (gone, advanced) = (SystemTimer::new().unwrap(), ManualTimer::new());
+    let running = [start(&timer), start(&gone), start(&advanced)];
+    let advancing = std::thread::spawn(move || advanced.advance(MS));
+    for _ in &running {
+        begun.recv().unwrap();
+    }
+    drop(gone);
     // It is seen in the process that drops it alone.
     let dropped = Arc::new(AtomicBool::new(false));
     let seen = dropped.clone();
@@ -182,8 +192,11 @@ fn a_process_forks() {
         in_child(|| build_in_child(builder));
         in_child(|| share_in_child(&dropped));
     }
-    drop(release);
-    assert!(running.cancel_and_wait());
+    drop(held);
+    for run in &running {
+        assert!(run.cancel_and_wait());
+    }
+    advancing.join().unwrap();
     assert_eq!(timer.shutdown(Duration::MAX).unfired.len(), 1);
     workers.close();
     assert_eq!(workers.join(Duration::MAX), 0);
