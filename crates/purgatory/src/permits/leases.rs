@@ -228,6 +228,7 @@ impl<K: WatchKey> Drop for Lost<K> {
         let Some(number) = self.number else {
             return; // it was never polled
         };
+        let call = self.table.frame.enter();
         let mut shard = self.table.lock(self.holder.shard());
         let mut waker = None;
         if let Some(holder) = holder_mut(&mut shard, self.holder.id()) {
@@ -236,7 +237,7 @@ impl<K: WatchKey> Drop for Lost<K> {
             }
         }
         drop(shard);
-        self.table.frame.call(|| drop(waker));
+        self.table.call_in_turn(&call, || drop(waker)); // which may have another such future
     }
 }
 

@@ -171,9 +171,15 @@ impl<K: WatchKey, V: WatermarkValue> AnswerOrigin<Vec<(K, V)>> for Each<K> {
     }
 
     fn abandon(&self, _: TimerHandle) {
-        let waker = self.state.lock().waker.take();
+        // A waker or a key that holds another such future is dropped in turn, as that of any wait is.
+        let call = self.table.frame.enter();
+        let mut state = self.state.lock();
+        let waker = state.waker.take();
+        let keys = mem::take(&mut state.keys);
+        drop(state);
         self.give_up();
-        self.table.frame.call(|| drop(waker));
+        self.table.call_in_turn(&call, || drop(waker));
+        self.table.call_in_turn(&call, || drop(keys));
     }
 
     fn reschedule(&self, _: TimerHandle, timeout: Timeout) -> bool {

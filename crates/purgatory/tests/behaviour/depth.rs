@@ -118,7 +118,10 @@ fn callbacks_that_advance_the_next_value_need_no_stack() {
 }
 
 /// Each future has the waker that has the next one: when the first is dropped, all are.
-fn wakers_that_hold_the_next_future<T: Send + 'static>(wait: impl Fn() -> WaitFuture<T>) {
+fn wakers_that_hold_the_next_future<F>(wait: impl Fn() -> F)
+where
+    F: Future + Unpin + Send + 'static,
+{
     let link = |_, holds: OnDrop| {
         let mut future = wait();
         assert!(poll_by(&mut future, &holds.waker()).is_pending());
@@ -132,6 +135,7 @@ fn dropped_wakers_that_hold_the_next_future_need_no_stack() {
     on_a_small_stack(|| {
         let values = deep_values();
         wakers_that_hold_the_next_future(|| values.wait_for(&1, 1, NEVER));
+        wakers_that_hold_the_next_future(|| values.wait_for_each(&[(1, 1), (2, 1)], NEVER));
         assert!(values.waits().is_empty());
         let permits = deep_permits(0);
         wakers_that_hold_the_next_future(|| permits.acquire(1, NEVER));
@@ -139,6 +143,9 @@ fn dropped_wakers_that_hold_the_next_future_need_no_stack() {
         let (_timer, waits): (_, Waits) = by_hand();
         wakers_that_hold_the_next_future(|| waits.next_event(&[1], NEVER));
         assert_empty(&waits);
+        let permits = deep_permits(1);
+        let lease = permits.lease(1, MINUTE, NEVER).wait_blocking().unwrap();
+        wakers_that_hold_the_next_future(|| Box::pin(lease.lost()));
     });
 }
 
@@ -220,19 +227,11 @@ fn wakers_that_deliver_to_the_next_stream_need_no_stack() {
     });
 }
 
-/// A key that is found by its number, and acts as it is dropped. A clone does not.
+/// A key that is found by its number, and acts as its last clone is dropped.
+#[derive(Clone)]
 struct Key {
     number: usize,
-    _last: Option<OnDrop>,
-}
-
-impl Clone for Key {
-    fn clone(&self) -> Self {
-        Key {
-            number: self.number,
-            _last: None,
-        }
-    }
+    _last: Arc<OnDrop>,
 }
 
 impl PartialEq for Key {
@@ -263,7 +262,7 @@ fn keys_that_deliver_the_next_reply_need_no_stack() {
         for number in 0..DEEP {
             let inside = replies.clone();
             let act = move || _ = inside.deliver(&(number + 1), ());
-            let _last = Some(OnDrop::new(act));
+            let _last = Arc::new(OnDrop::new(act));
             futures.push(replies.expect(Key { number, _last }, NEVER).unwrap());
         }
         replies.deliver(&0, ()).unwrap();
@@ -447,6 +446,20 @@ fn conditions_that_hold_the_next_future_need_no_stack() {
         };
         each_holds_the_next(link, || ());
         assert_empty(&waits);
+    });
+}
+
+/// Each key holds the next wait's future.
+#[test]
+fn keys_that_hold_the_next_future_need_no_stack() {
+    on_a_small_stack(|| {
+        let values = Watermarks::on(&ManualTimer::new(), "deep").unwrap();
+        let link = |number, holds| {
+            let _last = Arc::new(holds);
+            values.wait_for_each(&[(Key { number, _last }, 1)], NEVER)
+        };
+        each_holds_the_next(link, || ());
+        assert!(values.waits().is_empty());
     });
 }
 
