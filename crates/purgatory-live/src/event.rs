@@ -182,14 +182,14 @@ impl TimerView {
 }
 
 /// A purgatory, and the function that writes its keys.
-pub(crate) struct ShownPurgatory<K: WatchKey + Send, O: DelayedOperation + Send> {
+pub(crate) struct ShownPurgatory<K: WatchKey, O: DelayedOperation + Send> {
     pub(crate) purgatory: Purgatory<K, O>,
     pub(crate) show: Box<Show<K>>,
 }
 
 impl<K, O> Source for ShownPurgatory<K, O>
 where
-    K: WatchKey + Send,
+    K: WatchKey,
     O: DelayedOperation + Send,
 {
     fn observe(&self, limit: usize) -> Observed {
@@ -227,8 +227,8 @@ pub(crate) struct ShownReplicaSets<G: WatchKey, M: Send + 'static, V: WatermarkV
 
 impl<G, M, V> Source for ShownReplicaSets<G, M, V>
 where
-    G: WatchKey + Send + Sync,
-    M: Eq + Clone + Debug + Send + Sync,
+    G: WatchKey,
+    M: Eq + Clone + Debug + Send + 'static,
     V: WatermarkValue + Debug,
 {
     fn observe(&self, limit: usize) -> Observed {
@@ -252,8 +252,8 @@ where
 
 impl<G, M, V> ShownReplicaSets<G, M, V>
 where
-    G: WatchKey + Send + Sync,
-    M: Eq + Clone + Debug + Send + Sync,
+    G: WatchKey,
+    M: Eq + Clone + Debug + Send + 'static,
     V: WatermarkValue + Debug,
 {
     /// Returns who lags in a group; `None` when nobody does.

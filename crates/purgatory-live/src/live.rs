@@ -54,7 +54,7 @@ impl Live {
     /// [`purgatory_with`](Self::purgatory_with) writes them in another way.
     pub fn purgatory<K, O>(self, purgatory: &Purgatory<K, O>) -> Live
     where
-        K: WatchKey + Debug + Send,
+        K: WatchKey + Debug,
         O: DelayedOperation + Send,
     {
         self.purgatory_with(purgatory, K::fmt)
@@ -78,7 +78,7 @@ impl Live {
     /// ```
     pub fn purgatory_with<K, O, S>(mut self, purgatory: &Purgatory<K, O>, show: S) -> Live
     where
-        K: WatchKey + Send,
+        K: WatchKey,
         O: DelayedOperation + Send,
         S: Fn(&K, &mut fmt::Formatter<'_>) -> fmt::Result + Send + Sync + 'static,
     {
@@ -104,7 +104,7 @@ impl Live {
     /// ```
     pub fn waits<K>(self, waits: &Waits<K>) -> Live
     where
-        K: WatchKey + Debug + Send,
+        K: WatchKey + Debug,
     {
         self.waits_with(waits, K::fmt)
     }
@@ -113,7 +113,7 @@ impl Live {
     /// [`purgatory_with`](Self::purgatory_with).
     pub fn waits_with<K, S>(mut self, waits: &Waits<K>, show: S) -> Live
     where
-        K: WatchKey + Send,
+        K: WatchKey,
         S: Fn(&K, &mut fmt::Formatter<'_>) -> fmt::Result + Send + Sync + 'static,
     {
         self.add(ShownWaits {
@@ -144,8 +144,8 @@ impl Live {
     /// ```
     pub fn replica_sets<G, M, V>(self, sets: &ReplicaSets<G, M, V>) -> Live
     where
-        G: WatchKey + Debug + Send + Sync,
-        M: Eq + Clone + Debug + Send + Sync + 'static,
+        G: WatchKey + Debug,
+        M: Eq + Clone + Debug + Send + 'static,
         V: WatermarkValue + Debug,
     {
         self.replica_sets_with(sets, G::fmt)
@@ -155,8 +155,8 @@ impl Live {
     /// [`purgatory_with`](Self::purgatory_with).
     pub fn replica_sets_with<G, M, V, S>(mut self, sets: &ReplicaSets<G, M, V>, show: S) -> Live
     where
-        G: WatchKey + Send + Sync,
-        M: Eq + Clone + Debug + Send + Sync + 'static,
+        G: WatchKey,
+        M: Eq + Clone + Debug + Send + 'static,
         V: WatermarkValue + Debug,
         S: Fn(&G, &mut fmt::Formatter<'_>) -> fmt::Result + Send + Sync + 'static,
     {

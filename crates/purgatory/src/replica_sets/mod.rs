@@ -69,6 +69,7 @@ use crate::{
 /// # Locks
 /// A group's `Eq` and `Clone`, and a member's `Eq`, `Clone` and `Drop`, run under the lock of the
 /// group's shard and must not call back. Callbacks and wakers run with nothing locked.
+#[derive(Clone)]
 pub struct ReplicaSets<G: WatchKey, M: Send + 'static, V: WatermarkValue = u64> {
     handle: Handle<Values<G, Beside<M>>>,
     /// It is neither kept nor shared: the table keeps ranks.
@@ -82,10 +83,7 @@ impl<M: Send + 'static> watermarks::Beside for Beside<M> {
     const IS_BEGUN: bool = false;
 }
 
-impl<G: WatchKey + Sync, M> ReplicaSets<G, M>
-where
-    M: Eq + Clone + Send + Sync + 'static,
-{
+impl<G: WatchKey, M: Eq + Clone + Send + 'static> ReplicaSets<G, M> {
     /// Makes `ReplicaSets` on the timer that the process
     /// [shares](crate::Purgatory::new); `name` labels their
     /// metrics.
@@ -129,10 +127,7 @@ where
     }
 }
 
-impl<G: WatchKey + Sync, M> Form for ReplicaSets<G, M>
-where
-    M: Eq + Clone + Send + Sync + 'static,
-{
+impl<G: WatchKey, M: Eq + Clone + Send + 'static> Form for ReplicaSets<G, M> {
     type Own = ();
 
     fn build(settings: Settings, (): ()) -> Result<Self, BuildError> {
@@ -144,10 +139,7 @@ where
 }
 
 /// Sets.
-impl<G: WatchKey + Sync, M, V: WatermarkValue> ReplicaSets<G, M, V>
-where
-    M: Eq + Clone + Send + Sync + 'static,
-{
+impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets<G, M, V> {
     /// Begins an epoch of the group with these members: what each has, as the leader of this epoch
     /// knows it; of a follower that has not told this leader, the lowest value. Returns how many
     /// waits this ended.
@@ -467,10 +459,7 @@ where
 }
 
 /// Looking.
-impl<G: WatchKey + Sync, M, V: WatermarkValue> ReplicaSets<G, M, V>
-where
-    M: Eq + Clone + Send + Sync + 'static,
-{
+impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets<G, M, V> {
     /// Returns the watermark of the group: what is acknowledged. `None` without a set. O(1).
     pub fn watermark<Q: KeyRef<G> + ?Sized>(&self, group: &Q) -> Option<V> {
         let watermark = self.handle.table.look(group, |mark| mark.value);
@@ -550,10 +539,7 @@ where
 }
 
 /// Waiting.
-impl<G: WatchKey + Sync, M, V: WatermarkValue> ReplicaSets<G, M, V>
-where
-    M: Eq + Clone + Send + Sync + 'static,
-{
+impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets<G, M, V> {
     /// Returns a future of the group's watermark, ready once that is at least `threshold`. It
     /// belongs to the present epoch, and is cancelled as
     /// [`EpochOver`](crate::CancelReason::EpochOver) with it. O(log n) for n waits of the group.
@@ -619,15 +605,6 @@ where
         let then = Box::new(then);
         self.handle
             .call_at(group, Some(epoch), threshold, timeout.into(), then)
-    }
-}
-
-impl<G: WatchKey, M: Send + 'static, V: WatermarkValue> Clone for ReplicaSets<G, M, V> {
-    fn clone(&self) -> Self {
-        ReplicaSets {
-            handle: self.handle.clone(),
-            values: PhantomData,
-        }
     }
 }
 

@@ -64,6 +64,7 @@ use crate::{
 /// A key's `Eq` and `Clone` run under its shard's lock and must not call back. Callbacks and wakers
 /// run with nothing locked: on the thread that advances, cancels or removes, and on the executor
 /// for a wait that has expired.
+#[derive(Clone)]
 pub struct Watermarks<K: WatchKey, V: WatermarkValue = u64> {
     pub(crate) handle: Handle<Values<K>>,
     /// It is neither kept nor shared: the table keeps ranks.
@@ -740,15 +741,6 @@ impl<K: WatchKey> Watermarks<K> {
     ) -> Result<usize, WaitError> {
         let table = &self.handle.table;
         table.change(key, Some(epoch), |before| before.saturating_add(by))
-    }
-}
-
-impl<K: WatchKey, V: WatermarkValue> Clone for Watermarks<K, V> {
-    fn clone(&self) -> Self {
-        Watermarks {
-            handle: self.handle.clone(),
-            values: PhantomData,
-        }
     }
 }
 

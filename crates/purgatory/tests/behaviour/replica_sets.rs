@@ -1,7 +1,7 @@
 //! `ReplicaSets`: callbacks, members' own code, other types. (Each call beside a reference:
 //! `models/replica_sets`.)
 
-use std::sync::atomic::AtomicU8;
+use std::{cell::Cell, sync::atomic::AtomicU8};
 
 use crate::support::*;
 
@@ -148,6 +148,17 @@ impl Drop for Hostile {
             call();
         }
     }
+}
+
+/// A set is looked at under its lock alone.
+#[test]
+fn members_need_no_sync() {
+    let sets = ReplicaSets::new("test").unwrap();
+    let member = Cell::new(0);
+    sets.set(&LOG, 0, [(member.clone(), 7)], Rule::all())
+        .unwrap();
+    let elsewhere = thread::spawn(move || sets.report(&LOG, &Cell::new(0), 8));
+    assert_eq!(elsewhere.join().unwrap(), Ok(0));
 }
 
 #[test]
