@@ -81,7 +81,8 @@ impl<K> Waits<K> {
         self.form.is_closed()
     }
 
-    /// Returns the number of keys that have waiters. Exact when idle. O(shards).
+    /// Returns the number of keys that have waiters. Exact when idle. O(shards); of `Watermarks`,
+    /// `ReplicaSets` and keyed `Permits` O(keys).
     pub fn keys(&self) -> usize {
         self.form.key_count()
     }

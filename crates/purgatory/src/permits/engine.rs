@@ -31,7 +31,7 @@ use crate::{
         entry::{Granted, Guard, Left, Semaphores, Wait},
         held::Weighed,
         leases::{begin, wake_all},
-        lines::Lines,
+        lines::{Line, Lines},
     },
     table::{BUDGET, Batch, Ended, EndedAt, Engine, Table, future::Yields, shard::Shard},
     watches::WatchKey,
@@ -155,7 +155,8 @@ impl<K: WatchKey> Engine for Semaphores<K> {
     }
 
     fn key_count(shard: &Shard<Self>) -> usize {
-        shard.records.busy
+        let waited_for = |(_, line): &(&K, &Line)| line.waiting > 0;
+        shard.records.keys.iter().filter(waited_for).count()
     }
 
     fn each_key(records: &Lines<K>, visit: &mut dyn FnMut(&K, usize)) {

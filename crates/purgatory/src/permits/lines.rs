@@ -29,8 +29,6 @@ pub(crate) struct Lines<K> {
     /// Lines that are to be served, or forgotten (Served, Gone), before the shard is unlocked; of a
     /// cancel of all, as it comes by again.
     pub(super) unsettled: Vec<u32>,
-    /// Lines with waiters.
-    pub(super) busy: usize,
     /// The fencing number of the last lease (Fenced).
     last_fence: u64,
     pub(super) heavy: HeavyWeights,
@@ -42,7 +40,6 @@ impl<K> Default for Lines<K> {
             keys: Keys::default(),
             used_up: 0,
             unsettled: Vec::new(),
-            busy: 0,
             last_fence: 0,
             heavy: HeavyWeights::default(),
         }
@@ -150,7 +147,6 @@ impl<K: WatchKey> Shard<Semaphores<K>> {
         in_line.waiting += 1;
         if last == NONE {
             in_line.head = index;
-            self.records.busy += 1;
         } else {
             self.turn_mut(last).next = index;
         }
@@ -166,7 +162,6 @@ impl<K: WatchKey> Shard<Semaphores<K>> {
         in_line.waiting -= 1;
         if next == NONE {
             in_line.tail = NONE;
-            self.records.busy -= 1;
             return None;
         }
         let head = self.turn_mut(next);
@@ -186,10 +181,6 @@ impl<K: WatchKey> Shard<Semaphores<K>> {
             NONE => self.records.keys.at_mut(line).tail = turn.prev,
             next => self.turn_mut(next).prev = turn.prev,
         }
-        let in_line = self.records.keys.at_mut(line);
-        in_line.waiting -= 1;
-        if in_line.waiting == 0 {
-            self.records.busy -= 1;
-        }
+        self.records.keys.at_mut(line).waiting -= 1;
     }
 }
