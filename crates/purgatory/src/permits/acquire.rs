@@ -126,7 +126,6 @@ impl<K: WatchKey> Semaphores<K> {
         Self::unlock(table, shard, line);
         match &error {
             WaitError::Cancelled(_) => table.report_refusal(&WaitError::Closed),
-            WaitError::Expired => {}
             refused => table.report_refusal(refused),
         }
         WaitFuture::ready(Err(error))
@@ -149,13 +148,7 @@ impl<K: WatchKey> Semaphores<K> {
         if table.engine.is_too_heavy(weight) {
             return Err(WaitError::TooHeavy { weight, limit });
         }
-        if arrival.is_over && !shard.closed {
-            shard.count_at_once();
-            return Err(WaitError::Expired);
-        }
-        if let Some(refused) = shard.refuses().or_else(|| table.take_place()) {
-            return Err(refused);
-        }
+        table.admit(shard, arrival, |_| Ok(()))?;
         let last = shard.records.keys.at(line).tail;
         let turn = || Wait::Waits(Turn::new(weight, line, last, request.time_to_live));
         let at = table.park_in_place(shard, arrival, turn);

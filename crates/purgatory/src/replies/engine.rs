@@ -175,15 +175,15 @@ impl<K: WatchKey, V: Send + 'static> Handle<Requests<K, V>> {
         let hash = table.hash(&key);
         let arrival = table.arrival(timeout);
         let mut shard = table.shard_of(hash);
-        if arrival.is_over && !shard.closed {
-            shard.count_at_once();
-            return Ok(WaitFuture::ready(Err(WaitError::Expired)));
-        }
         // 2. One waiter for each key.
         let hash = hash as u32;
-        if let Some(reason) = table.refusal(&shard, hash, &key) {
+        let is_free = |shard: &mut Shard<_>| match find(shard, hash, |_, of| *of == key) {
+            None => Ok(()),
+            Some(_) => Err(WaitError::AlreadyExpected),
+        };
+        if let Err(reason) = table.admit(&mut shard, arrival, is_free) {
             drop(shard);
-            return Err(table.refuse(key, reason));
+            return table.turn_away(key, reason);
         }
         // 3. Park it.
         let request = |failures| Expected {
@@ -206,22 +206,14 @@ impl<K: WatchKey, V: Send + 'static> Handle<Requests<K, V>> {
 }
 
 impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
-    /// Returns why a request is not parked under this key; `None` if it is: it has its place then.
-    #[inline(always)]
-    fn refusal(&self, shard: &Locked<'_, K, V>, hash: u32, key: &K) -> Option<WaitError> {
-        if let Some(reason) = shard.refuses() {
-            return Some(reason);
-        }
-        if find(shard, hash, |_, of| of == key).is_some() {
-            return Some(WaitError::AlreadyExpected);
-        }
-        self.take_place()
-    }
-
+    /// Ends a request that had no time, and refuses any other.
     #[cold]
-    fn refuse(&self, key: K, reason: WaitError) -> Refused<K> {
+    fn turn_away(&self, key: K, reason: WaitError) -> Result<WaitFuture<V>, Refused<K>> {
+        if let WaitError::Expired = reason {
+            return Ok(WaitFuture::ready(Err(reason)));
+        }
         self.report_refusal(&reason);
-        Refused::new(key, reason)
+        Err(Refused::new(key, reason))
     }
 
     /// Parks a request, which has its place, under a key that has none. It is made where it lies.

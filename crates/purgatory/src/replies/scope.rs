@@ -187,14 +187,16 @@ impl<V: Send + 'static> ReplyScope<V> {
             drop(shard);
             return Err(self.refused(WaitError::ScopeClosed));
         }
-        if arrival.is_over && !shard.closed {
-            self.scope.set_last_number(number);
-            shard.count_at_once();
-            return Ok((number, WaitFuture::ready(Err(WaitError::Expired))));
-        }
-        if let Some(reason) = shard.refuses().or_else(|| self.table().take_place()) {
-            drop(shard);
-            return Err(self.refused(reason));
+        match self.table().admit(&mut shard, arrival, |_| Ok(())) {
+            Ok(()) => {}
+            Err(WaitError::Expired) => {
+                self.scope.set_last_number(number);
+                return Ok((number, WaitFuture::ready(Err(WaitError::Expired))));
+            }
+            Err(reason) => {
+                drop(shard);
+                return Err(self.refused(reason));
+            }
         }
         // 2. Park it at the end of the list.
         let hash = self.scope.hash_of(number);

@@ -421,22 +421,34 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// Parks a wait in a shard that does not [refuse](Shard::refuses) it. Hands it back if there is
-    /// no place. O(levels of the wheel).
+    /// Takes a place for a wait that comes to a shard, unless there is none. `record` finds or makes
+    /// what it is to be parked under, or refuses it, before the place is taken.
     #[inline(always)]
-    pub(crate) fn park(
+    pub(crate) fn admit<R>(
         &self,
         shard: &mut LockedShard<'_, E>,
         arrival: Arrival,
-        wait: E::Wait,
-    ) -> Result<TimerHandle, (E::Wait, WaitError)> {
+        record: impl FnOnce(&mut Shard<E>) -> Result<R, WaitError>,
+    ) -> Result<R, WaitError> {
+        if shard.closed {
+            return Err(WaitError::Closed);
+        }
+        if arrival.is_over {
+            shard.count_at_once();
+            return Err(WaitError::Expired);
+        }
+        if let Some(full) = shard.refuses_more() {
+            return Err(full);
+        }
+        let record = record(shard)?;
         match self.take_place() {
-            Some(reason) => Err((wait, reason)),
-            None => Ok(self.park_in_place(shard, arrival, || wait)),
+            Some(full) => Err(full),
+            None => Ok(record),
         }
     }
 
-    /// Parks a wait that [has its place](Self::take_place), and that is made where it lies.
+    /// Parks a wait that was [admitted](Self::admit), and that is made where it lies. O(levels of the
+    /// wheel).
     #[inline(always)]
     pub(crate) fn park_in_place(
         &self,
@@ -454,10 +466,13 @@ impl<E: Engine> Table<E> {
         shard.handle(scheduled.id)
     }
 
-    /// Counts a refusal and tells a subscriber, with nothing locked.
+    /// Counts a refusal and tells a subscriber, with nothing locked. A wait that had no time has
+    /// ended, and was not refused.
     #[cold]
     pub(crate) fn report_refusal(&self, reason: &WaitError) {
-        self.frame.report_refusal(reason, false);
+        if !matches!(reason, WaitError::Expired) {
+            self.frame.report_refusal(reason, false);
+        }
     }
 
     /// Wakes a task, with nothing locked.

@@ -129,10 +129,6 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
 
         // 2. It has to wait, if there is time and room.
         let arrival = early.unwrap_or_else(|| self.arrival(timeout));
-        if arrival.is_over {
-            shard.count_at_once();
-            return Err((Err(WaitError::Expired), tells));
-        }
         let wants = Wants::Value(threshold);
         self.park_under(tells, shard, found, (key, hash), arrival, wants)
     }
@@ -145,9 +141,9 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         Err((Err(WaitError::Closed), tells))
     }
 
-    /// Parks a wait under a key, whose record is made if it has none. The shard is not closed. The
-    /// first argument is dropped last: by a panic of the key the shard is unlocked before a callback
-    /// goes.
+    /// Parks a wait under a key, whose record is made if it has none, unless there is no time or room
+    /// for it. The first argument is dropped last: by a panic of the key the shard is unlocked before
+    /// a callback goes.
     #[inline(always)] // a call moves seven arguments through memory
     fn park_under<Q: ToKey<K> + ?Sized>(
         self: &Arc<Self>,
@@ -158,32 +154,22 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         arrival: Arrival,
         wants: Wants,
     ) -> Waiting {
-        if let Some(reason) = shard.refuses_more() {
-            drop(shard);
-            self.report_refusal(&reason);
-            return Err((Err(reason), tells));
-        }
-        // The key's `Clone` may panic: nothing is parked yet.
-        let record = match found {
-            Some(record) => record,
-            None => add_mark(&mut shard, key.to_key(), hash),
+        // 1. The key's `Clone` may panic: no place is taken yet.
+        let admitted = self.admit(&mut shard, arrival, |shard| match found {
+            Some(record) => Ok(record),
+            None => Ok(add_mark(shard, key.to_key(), hash)),
+        });
+        let record = match admitted {
+            Ok(record) => record,
+            Err(reason) => return Err((Err(self.turn_away(shard, (key, hash), reason)), tells)),
         };
+        // 2. Parked and listed, in the same lock hold.
         let wait = Wait {
             record,
             wants,
             tells,
         };
-        let handle = match self.park(&mut shard, arrival, wait) {
-            Ok(handle) => handle,
-            Err((wait, full)) => {
-                let emptied_key = go_if_gone(&mut shard, record);
-                drop(shard);
-                drop(emptied_key);
-                self.report_refusal(&full);
-                return Err((Err(full), wait.tells));
-            }
-        };
-        // Listed, in the same lock hold.
+        let handle = self.park_in_place(&mut shard, arrival, || wait);
         let mark = shard.records.at_mut(record);
         match wants {
             Wants::Value(threshold) => mark.queue.push(threshold, handle.id()),
@@ -196,6 +182,22 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             self.unlock_observed(shard, record);
         }
         Ok(handle)
+    }
+
+    /// Unlocks the shard to which a wait is not admitted, without the record that was made for it.
+    #[cold]
+    fn turn_away<Q: ToKey<K> + ?Sized>(
+        &self,
+        mut shard: LockedShard<'_, Values<K, B>>,
+        (key, hash): (&Q, u64),
+        reason: WaitError,
+    ) -> WaitError {
+        let found = shard.records.find(key, hash);
+        let emptied_key = found.and_then(|record| go_if_gone(&mut shard, record));
+        drop(shard);
+        drop(emptied_key);
+        self.report_refusal(&reason);
+        reason
     }
 
     /// Ends the waits of a key's observers, then unlocks its shard.
@@ -237,10 +239,6 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             let closed = CancelReason::Closed(reason);
             shard.count_at_once();
             return Err((Err(WaitError::Cancelled(closed)), Tells::Future));
-        }
-        if arrival.is_over {
-            shard.count_at_once();
-            return Err((Err(WaitError::Expired), Tells::Future));
         }
         let wants = Wants::Observed(observed);
         self.park_under(Tells::Future, shard, found, (key, hash), arrival, wants)
