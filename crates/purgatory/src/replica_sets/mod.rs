@@ -25,7 +25,7 @@ use crate::{
     wait::WaitFuture,
     waits::Waits,
     watches::{KeyRef, ToKey, WatchKey},
-    watermarks::{self, Callback, Values, WatermarkValue, rank},
+    watermarks::{self, Callback, Epoch, Values, WatermarkValue, rank},
 };
 
 /// Groups of replicas whose members report values: log ends, flushed offsets. A write waits until
@@ -176,10 +176,13 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         // 2. The set, its epoch and its watermark, in one lock hold. A first epoch of 0 is that of the
         //    waits that are there. The members of the last set, or of a refused one, are dropped
         //    unlocked.
-        let mut beside = Some(Box::new(set));
-        let keeps_waits = epoch == 0;
+        let next = Epoch {
+            number: epoch,
+            keeps_waits: epoch == 0,
+            beside: Some(Box::new(set)),
+        };
         let table = &self.handle.table;
-        table.begin_epoch(group, epoch, keeps_waits, &mut beside, |set, _, before| {
+        table.begin_epoch(group, next, |set, _, before| {
             let set = set.as_mut().ok_or(WaitError::NoGroup)?; // never: it is there
             set.begin(epoch, before)
         })
@@ -230,8 +233,12 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         let table = &self.handle.table;
         // The next set is made of the present one in the lock hold in which it takes its place. The
         // last one, or one that is refused, is dropped unlocked.
-        let mut next = None;
-        table.begin_epoch(group, epoch, false, &mut next, |next, last, before| {
+        let next = Epoch {
+            number: epoch,
+            keeps_waits: false,
+            beside: None,
+        };
+        table.begin_epoch(group, next, |next, last, before| {
             let last = last.and_then(Option::as_ref).ok_or(WaitError::NoGroup)?;
             let led = last.led_by(leader, log_end, before);
             next.insert(Box::new(led?)).begin(epoch, before)
@@ -385,33 +392,19 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         change: impl FnOnce(&mut Set<M>, u64) -> Result<u64, WaitError>,
     ) -> Result<usize, WaitError> {
         let table = &self.handle.table;
-        let mut epoch = epoch;
         let mut stale = None;
-        let mut late = None;
-        if failpoint!(ReportEpochComparedUnlocked) {
-            epoch = epoch.filter(|_| self.epoch(group) != epoch);
-        }
         if failpoint!(SetChangedInCopy) {
             stale = table.look(group, |mark| mark.beside.clone());
         }
-        let changed = table.change_beside(group, epoch, |beside, before| {
+        table.change_beside(group, epoch, |beside, before| {
             if stale.is_some() {
                 *beside = stale;
             }
             let Some(set) = beside.as_mut() else {
                 return Err(WaitError::NoGroup);
             };
-            let watermark = change(set, before)?;
-            if failpoint!(ReportAdvancesUnlocked) {
-                late = Some(watermark);
-                return Ok(before);
-            }
-            Ok(watermark)
-        });
-        match late {
-            Some(late) => table.change(group, None, |before| before.max(late)),
-            None => changed,
-        }
+            change(set, before)
+        })
     }
 
     /// Cancels the waits of the group if its set has lost too many members, as

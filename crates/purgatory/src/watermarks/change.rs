@@ -18,6 +18,16 @@ use crate::{
 /// Waits that end together without an allocation.
 const AT_ONCE: usize = 8;
 
+/// An epoch that is to begin.
+pub(crate) struct Epoch<B> {
+    pub(crate) number: u64,
+    /// True if the waits of the last one go on in it. Otherwise they are cancelled, since its value
+    /// is not theirs.
+    pub(crate) keeps_waits: bool,
+    /// Is to lie beside its value.
+    pub(crate) beside: B,
+}
+
 impl<B: Beside> Mark<B> {
     /// Refuses another epoch than the key's, and a closed key.
     #[inline]
@@ -59,8 +69,8 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         // 1. The key, in its epoch. The clock is read before the lock is taken.
         let hash = self.hash(key);
         let now_ns = self.frame.ending_at();
-        let mut shard = self.shard_of(hash);
-        let mut found = shard.records.find(key, hash);
+        let shard = self.shard_of(hash);
+        let found = shard.records.find(key, hash);
         match (found, epoch) {
             (Some(record), _) => shard.records.at(record).check(epoch)?,
             (None, Some(named)) if named != 0 => {
@@ -68,10 +78,9 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             }
             (None, _) => {}
         }
-        if failpoint!(EpochComparedUnlocked) {
+        if epoch.is_some() && failpoint!(EpochComparedUnlocked) {
             drop(shard);
-            shard = self.shard_of(hash);
-            found = shard.records.find(key, hash);
+            return self.change(key, None, to);
         }
 
         // 2. Its value. The first one counts against `keys_max`.
@@ -84,7 +93,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     /// that is not lower. Otherwise like [`change`](Self::change). A key without a value has
     /// nothing beside it: it is no group.
     #[inline]
-    pub(crate) fn change_beside<Q: KeyRef<K> + ?Sized>(
+    pub(crate) fn change_beside<Q: ToKey<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
         epoch: Option<u64>,
@@ -102,9 +111,17 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             return Err(WaitError::NoGroup);
         };
         mark.check(epoch)?;
+        if epoch.is_some() && failpoint!(ReportEpochComparedUnlocked) {
+            drop(shard);
+            return self.change_beside(key, None, change);
+        }
         let value = change(&mut mark.beside, before)?;
         if value == before {
             return Ok(0); // Unmet
+        }
+        if failpoint!(ReportAdvancesUnlocked) {
+            drop(shard);
+            return self.change(key, None, |before| before.max(value));
         }
         Ok(self.store(shard, record, value, now_ns))
     }
@@ -173,19 +190,18 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         Ok((shard, record))
     }
 
-    /// Begins an epoch of a key with the value that `value` makes of the last one and of what lies
-    /// beside that; `beside` is to lie there, and is what lay there then, to be dropped unlocked.
-    /// Finishes the waits that this ends; returns how many. All are cancelled, since the value is
-    /// one of the new epoch, unless they are to be kept. O(n) under the lock for n waits.
+    /// Begins an epoch of a key with the value that `value` makes of what is to lie beside it, of what
+    /// lies there, and of the last value. Finishes the waits that this ends; returns how many. O(n)
+    /// under the lock for n waits.
     pub(crate) fn begin_epoch<Q: ToKey<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
-        epoch: u64,
-        keeps_waits: bool,
-        beside: &mut B,
+        next: Epoch<B>,
         value: impl FnOnce(&mut B, Option<&B>, u64) -> Result<u64, WaitError>,
     ) -> Result<usize, WaitError> {
-        // 1. An epoch is begun once.
+        // 1. An epoch is begun once. What lies beside it goes with the argument, unlocked: that of a
+        //    refused epoch, or of the last.
+        let mut next = next;
         let call = self.frame.enter();
         let hash = self.hash(key);
         let now_ns = self.frame.ending_at();
@@ -195,9 +211,9 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         if let Some(mark) = mark {
             mark.check(None)?;
         }
-        Mark::check_next(mark, epoch)?;
+        Mark::check_next(mark, next.number)?;
         let reached = mark.map_or(0, Mark::reached);
-        let value = value(beside, mark.map(|mark| &mark.beside), reached)?;
+        let value = value(&mut next.beside, mark.map(|mark| &mark.beside), reached)?;
         if failpoint!(SetChangedInCopy) {
             drop(shard);
             shard = self.shard_of(hash);
@@ -208,16 +224,16 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         // 2. The epoch and its value.
         shard.events += 1;
         let mark = shard.records.at_mut(record);
-        let present = epoch;
+        let present = next.number;
         let epoch = mem::replace(&mut mark.epoch, present);
         mark.value = Some(value);
-        mem::swap(&mut mark.beside, beside);
+        mem::swap(&mut mark.beside, &mut next.beside);
 
         // 3. Waits that are kept may be reached by the value. Others belong to the epoch that is
         //    over, and end in the same lock hold.
         let mut outcome = Outcome::Cancelled(CancelReason::EpochOver { epoch, present });
         let mut limit = usize::MAX;
-        if keeps_waits || failpoint!(EpochAnswersLast) {
+        if next.keeps_waits || failpoint!(EpochAnswersLast) {
             outcome = Outcome::Completed;
             limit = BUDGET;
         }
@@ -261,18 +277,13 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let Some(record) = shard.records.find(key, hash) else {
             return 0;
         };
-        let serial = shard.records.at(record).serial;
         let Some(reason) = reason(shard.records.at_mut(record)) else {
             return 0;
         };
         if failpoint!(RemovalCancelsUnlocked) {
             drop(shard);
             shard = self.shard_of(hash);
-            if shard
-                .records
-                .get(record)
-                .is_none_or(|mark| mark.serial != serial)
-            {
+            if shard.records.find(key, hash) != Some(record) {
                 return 0;
             }
         }

@@ -16,6 +16,7 @@ use timer_core::{BuildError, Timer};
 
 pub use self::value::WatermarkValue;
 pub(crate) use self::{
+    change::Epoch,
     engine::{Beside, Callback, Mark, Values},
     value::rank,
 };
@@ -363,7 +364,12 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         keeps_waits: bool,
     ) -> Result<usize, WaitError> {
         let table = &self.handle.table;
-        table.begin_epoch(key, epoch, keeps_waits, &mut (), |(), _, _| Ok(value))
+        let next = Epoch {
+            number: epoch,
+            keeps_waits,
+            beside: (),
+        };
+        table.begin_epoch(key, next, |(), _, _| Ok(value))
     }
 
     /// Removes the key's value and its epoch, and cancels the waits for it; returns how many. A
