@@ -15,7 +15,10 @@ use std::{
     thread::{self, Thread},
 };
 
-use timer_core::driver::{must_yield, spend_budget};
+use timer_core::{
+    TimerHandle,
+    driver::{must_yield, spend_budget},
+};
 
 pub use self::condition::IntoAnswer;
 
@@ -26,6 +29,7 @@ use crate::{
     origin::{AnswerOrigin, OVER, PANICKED, PendingAnswer},
     purgatory::Purgatory,
     sync::HandedBack,
+    table::{Engine, future::Yields, handle::Handle},
     watches::{WatchKey, Watches},
 };
 
@@ -113,6 +117,17 @@ impl<K: WatchKey> Purgatory<K> {
             Ok(Parking::AtOnce) => WaitFuture::ready(result.unwrap_or(Err(PANICKED))),
             Err(refused) => WaitFuture::ready(Err(refused.reason)),
         }
+    }
+}
+
+impl<E: Engine> Handle<E> {
+    /// Returns the future of a wait that is parked there.
+    #[inline]
+    pub(crate) fn future<T>(&self, at: TimerHandle) -> WaitFuture<T>
+    where
+        E: Yields<T>,
+    {
+        WaitFuture::at(self.share(), self.table.frame.id(at))
     }
 }
 

@@ -118,7 +118,7 @@ impl<K: WatchKey> Semaphores<K> {
         let error = match Self::join(table, &mut shard, line, request, arrival) {
             Ok(at) => {
                 drop(shard);
-                return WaitFuture::at(handle.share(), table.frame.id(at));
+                return handle.future(at);
             }
             Err(error) => error,
         };

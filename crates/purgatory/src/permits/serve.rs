@@ -221,7 +221,7 @@ pub(super) fn give_back<K: WatchKey>(table: &Arc<Table<Semaphores<K>>>, held: He
     // 2. Its task is woken, with nothing locked, before those of others. A waker that returns permits
     //    in turn leaves what that ends to this call, so a chain of them needs no stack.
     if let Some(head) = head {
-        table.finish_in_turn(head.ended);
+        table.finish(&table.frame.enter(), head.ended);
     }
     if let Some(others) = others {
         table.finish_all(&table.frame.enter(), others);

@@ -197,12 +197,6 @@ impl<K: WatchKey, V: Send + 'static> Handle<Requests<K, V>> {
         drop(shard);
         Ok(self.future(at))
     }
-
-    /// Returns the future of a request that waits there.
-    #[inline(always)]
-    pub(super) fn future(&self, at: TimerHandle) -> WaitFuture<V> {
-        WaitFuture::at(self.share(), self.table.frame.id(at))
-    }
 }
 
 impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
@@ -292,7 +286,7 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         let left = take_off_scope(&mut shard, taken.wait);
         drop(shard);
         let waker = taken.waker;
-        self.finish_in_turn(Ended { waker, left });
+        self.finish(&self.frame.enter(), Ended { waker, left });
         Ok(())
     }
 
@@ -350,7 +344,7 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         let left = take_off(&mut shard, index, taken.wait);
         drop(shard);
         let waker = taken.waker;
-        self.finish_in_turn(Ended { waker, left });
+        self.finish(&self.frame.enter(), Ended { waker, left });
     }
 
     /// Answers a request that others end with, and adds it to the batch.

@@ -18,8 +18,8 @@
 //! - **Listed**: the engine's records name the entries that wait, and no others. As a wait ends, it
 //!   leaves the records in the same lock hold: by the engine that answers it, by [`Engine::leave`]
 //!   if the table ends it.
-//! - **Place**: a wait returns its place among `max_parked` in that lock hold, too. The shard does
-//!   it, on each of the three ways out.
+//! - **Place**: a wait returns its place among `max_parked` in that lock hold, too. The
+//!   [shard] does it as it counts the end, on each way out.
 //! - **After**: wakers, callbacks, keys and untaken answers are the user's. They go into an
 //!   [`Ended`], which is finished with nothing locked; a panic there is contained and counted.
 
@@ -505,13 +505,6 @@ impl<E: Engine> Table<E> {
     fn finish_now(self: &Arc<Self>, ended: Ended<E>) {
         self.wake(ended.waker);
         E::finish(self, ended.left);
-    }
-
-    /// Finishes a wait that has ended, with nothing locked, in a call of its own.
-    #[inline(always)]
-    pub(crate) fn finish_in_turn(self: &Arc<Self>, ended: Ended<E>) {
-        let call = self.frame.enter();
-        self.finish(&call, ended);
     }
 
     /// Runs the user's code as [`Frame::call`] does. Inside another call that is left to the

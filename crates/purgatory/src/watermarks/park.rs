@@ -45,7 +45,7 @@ impl<K: WatchKey, B: Beside> Handle<Values<K, B>> {
         Values<K, B>: Yields<T>,
     {
         match parked {
-            Ok(handle) => WaitFuture::at(self.share(), self.table.frame.id(handle)),
+            Ok(at) => self.future(at),
             Err((at_once, _future)) => WaitFuture::ready(at_once.map(of_rank)),
         }
     }
@@ -74,7 +74,7 @@ impl<K: WatchKey, B: Beside> Handle<Values<K, B>> {
             Err(WaitError::Cancelled(reason)) => Outcome::Cancelled(reason),
             Err(refused) => return Err(Refused::new(tells.into_callback(), refused)),
         };
-        table.finish_in_turn(Told::Other(tells).of(&outcome, 0));
+        table.finish(&table.frame.enter(), Told::Other(tells).of(&outcome, 0));
         Ok(None)
     }
 }
