@@ -320,7 +320,8 @@ impl<V: Send + 'static> ReplyScope<V> {
 
     /// Moves the request with this number to another scope of the same client, as a connection is
     /// replaced and its requests are sent again; returns its number there. Its task, its deadline
-    /// and its [id](WaitFuture::id) stay. A reply under the old number is late from here on. A
+    /// and its [id](WaitFuture::id) stay; a [snapshot](crate::Waits::snapshot) may show another id from
+    /// then on, which reaches it, too. A reply under the old number is late from here on. A
     /// [`cancel_all`](crate::Waits::cancel_all) that runs meanwhile may pass it by. O(levels of the
     /// wheel), under the locks of both scopes.
     ///

@@ -1,4 +1,15 @@
 //! One shard: the state that its lock guards. It is pure: no clock, lock or thread.
+//!
+//! The ways out of *Waits*, and of the shard:
+//!
+//! | | for | leaves an entry | and takes the wait off the records |
+//! |---|---|---|---|
+//! | [`Shard::answer`] | the engine: one that a future waits for | with the answer | the caller |
+//! | [`Shard::end_listed`] | the engine: any one | with the answer, if a future waits | the caller |
+//! | [`Shard::end`] | the table: time, cancel, shutdown | with an error, if a future waits | [`Engine::leave`] |
+//! | [`Shard::abandon`] | a future that is dropped | no | the caller |
+//! | [`Shard::move_to`] | another shard | that names its place there | the caller |
+//! | [`Shard::take_answer`], [`Shard::take_error`] | a poll, once it has ended | no | nobody: it is off |
 
 use std::{
     mem::{self, ManuallyDrop},
@@ -301,7 +312,6 @@ impl<E: Engine> Shard<E> {
         });
         self.answered += 1;
         self.count_end(outcome, since_ns, now_ns);
-        self.return_place();
         ManuallyDrop::into_inner(state).into_taken()
     }
 
@@ -342,7 +352,6 @@ impl<E: Engine> Shard<E> {
         });
         self.answered += u32::from(is_answered);
         self.count_end(outcome, since_ns.expect(LISTED), now_ns);
-        self.return_place();
     }
 
     /// Removes the entry that its future leaves; returns what it was.
@@ -352,7 +361,6 @@ impl<E: Engine> Shard<E> {
             EntryState::Waits { .. } => {
                 let dropped = Outcome::Cancelled(CancelReason::FutureDropped);
                 self.count_end(&dropped, entry.since_ns, now_ns);
-                self.return_place();
             }
             EntryState::Answered(_) | EntryState::Moved(_) => self.answered -= 1,
         }
@@ -450,7 +458,6 @@ impl<E: Engine> Shard<E> {
             let entry = self.wheel.cancel(id).expect(LISTED);
             if is_wait {
                 self.count_end(outcome, entry.since_ns, now_ns);
-                self.return_place();
             } else {
                 self.held -= 1;
             }
@@ -462,18 +469,14 @@ impl<E: Engine> Shard<E> {
         true
     }
 
-    #[inline]
-    fn return_place(&self) {
+    /// Counts an end, and returns the place that the wait had (Place).
+    #[inline(always)]
+    fn count_end(&mut self, outcome: &Outcome, since_ns: u64, now_ns: EndedAt) {
         if let Some(max_parked) = &self.common.max_parked {
             if !failpoint!(AnsweredKeepsPlace) {
                 max_parked.release();
             }
         }
-    }
-
-    /// Counts an end.
-    #[inline(always)]
-    fn count_end(&mut self, outcome: &Outcome, since_ns: u64, now_ns: EndedAt) {
         if let (Outcome::Completed, None) = (outcome, now_ns) {
             self.counts.completed += 1;
             return;

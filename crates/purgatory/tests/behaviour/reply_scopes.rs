@@ -85,6 +85,24 @@ fn moved_requests_expire_in_the_order_of_moves() {
     assert!(order.lock().unwrap().iter().copied().eq(0..20));
 }
 
+/// By that of its future, and by the one that is shown where it is.
+#[test]
+fn a_moved_request_is_reached_by_either_id() {
+    let (_timer, client) = client(|builder| builder);
+    let waits = client.waits();
+    for _ in 0..20 {
+        let (number, reply) = expect(&client);
+        let to = client.another();
+        client.reassign(number, &to).unwrap();
+        let own = reply.id().unwrap();
+        let shown = waits.snapshot(1).oldest[0].id;
+        assert!(waits.reschedule(own, NEVER) && waits.reschedule(shown, SECOND));
+        assert_eq!(waits.cancel(shown, "over"), ReachResult::Reached(()));
+        assert_eq!(waits.cancel(own, "again"), ReachResult::Gone);
+        assert!(reply.wait_blocking().is_err());
+    }
+}
+
 /// A value that calls its scope as it is cloned first: the first request is answered, and another
 /// one is expected.
 struct Ack {
