@@ -33,7 +33,7 @@ use crate::{
         leases::{begin, wake_all},
         lines::{Line, Lines},
     },
-    table::{BUDGET, Batch, Ended, EndedAt, Engine, Table, future::Yields, shard::Shard},
+    table::{BUDGET, Batch, Ended, Engine, Table, future::Yields, shard::Shard},
     watches::WatchKey,
 };
 
@@ -78,7 +78,6 @@ impl<K: WatchKey> Engine for Semaphores<K> {
         _: TaskId,
         wait: Wait,
         _: &Outcome,
-        _: EndedAt,
         _: &mut Batch<Self>,
     ) -> Left<K> {
         match wait {
@@ -94,7 +93,7 @@ impl<K: WatchKey> Engine for Semaphores<K> {
         }
     }
 
-    fn settle(&self, shard: &mut Shard<Self>, now_ns: EndedAt, also: &mut Batch<Self>) {
+    fn settle(&self, shard: &mut Shard<Self>, also: &mut Batch<Self>) {
         let mut lines = mem::take(&mut shard.records.unsettled);
         lines.sort_unstable();
         lines.dedup();
@@ -104,10 +103,10 @@ impl<K: WatchKey> Engine for Semaphores<K> {
             }
             // The next may fit where the head did not.
             if !failpoint!(HeadLeavesUnserved) {
-                self.serve(shard, line, now_ns, also);
+                self.serve(shard, line, also);
             }
             if let Some(key) = shard.records.forget_if_idle(line) {
-                also.push(Ended {
+                also.ended.push(Ended {
                     waker: None,
                     left: Left::Key(key),
                 });
@@ -130,7 +129,6 @@ impl<K: WatchKey> Engine for Semaphores<K> {
         &self,
         shard: &mut Shard<Self>,
         granted: Granted,
-        now_ns: EndedAt,
         also: &mut Batch<Self>,
     ) -> Option<Granted> {
         match granted {
@@ -139,10 +137,10 @@ impl<K: WatchKey> Engine for Semaphores<K> {
                 Self::count_returned(shard, line, weight);
             }
             Granted::Lease(lease) => {
-                shard.end(self, lease.holder, &Outcome::Completed, now_ns, also);
+                shard.end(self, lease.holder, &Outcome::Completed, also);
             }
         }
-        self.settle(shard, now_ns, also);
+        self.settle(shard, also);
         None
     }
 

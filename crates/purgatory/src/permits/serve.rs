@@ -35,15 +35,9 @@ pub(super) fn fits(present: u64, taken: u64, weight: u64) -> bool {
 impl<K: WatchKey> Semaphores<K> {
     /// Hands permits to the heads of a line while they fit (Served). O(heads served).
     #[inline(never)]
-    pub(super) fn serve(
-        &self,
-        shard: &mut Shard<Self>,
-        line: u32,
-        now_ns: EndedAt,
-        also: &mut Batch<Self>,
-    ) {
-        while let Some(served) = self.serve_head(shard, line, 0, now_ns) {
-            also.push(served.ended);
+    pub(super) fn serve(&self, shard: &mut Shard<Self>, line: u32, also: &mut Batch<Self>) {
+        while let Some(served) = self.serve_head(shard, line, 0, also.now_ns) {
+            also.ended.push(served.ended);
             if !served.next_may_fit {
                 return;
             }
@@ -169,13 +163,7 @@ impl<K: WatchKey> Semaphores<K> {
     }
 
     /// Refuses the requests of a line that are heavier than the limit (Refused). O(waiters).
-    pub(super) fn refuse_heavy(
-        &self,
-        shard: &mut Shard<Self>,
-        line: u32,
-        now_ns: EndedAt,
-        also: &mut Batch<Self>,
-    ) {
+    pub(super) fn refuse_heavy(&self, shard: &mut Shard<Self>, line: u32, also: &mut Batch<Self>) {
         let limit = self.limit();
         let mut index = shard.records.keys.at(line).head;
         while index != NONE {
@@ -184,7 +172,8 @@ impl<K: WatchKey> Semaphores<K> {
             let weight = turn.weight;
             if self.is_too_heavy(weight) {
                 let reason = WaitError::TooHeavy { weight, limit };
-                also.push(Self::refuse(shard, index, reason, now_ns));
+                also.ended
+                    .push(Self::refuse(shard, index, reason, also.now_ns));
             }
             index = next;
         }
@@ -238,8 +227,8 @@ fn settled<K: WatchKey>(
     shard: &mut Shard<Semaphores<K>>,
     now_ns: EndedAt,
 ) -> Batch<Semaphores<K>> {
-    let mut batch = Batch::new();
-    table.engine.settle(shard, now_ns, &mut batch);
+    let mut batch = Batch::at(now_ns);
+    table.engine.settle(shard, &mut batch);
     batch
 }
 
@@ -263,8 +252,7 @@ impl<K: WatchKey> Semaphores<K> {
     /// shards + waiters served), and O(waiters) if the limit was lowered.
     pub(super) fn change(table: &Arc<Table<Self>>, change: impl FnOnce(&mut Lines<K>, u64) -> u64) {
         let call = table.frame.enter();
-        let now_ns = table.frame.ending_at();
-        let mut batch = Batch::new();
+        let mut batch = table.batch();
         let engine = &table.engine;
         let changing = engine.changing.lock();
         // 1. The limit, under the lock of the first shard: permits without keys have no other.
@@ -278,12 +266,12 @@ impl<K: WatchKey> Semaphores<K> {
             let mut next = shard.records.keys.first_from(0);
             while let Some(line) = next {
                 if may_refuse {
-                    engine.refuse_heavy(&mut shard, line, now_ns, &mut batch);
+                    engine.refuse_heavy(&mut shard, line, &mut batch);
                 }
                 shard.records.unsettled.push(line);
                 next = shard.records.keys.first_from(line + 1);
             }
-            engine.settle(&mut shard, now_ns, &mut batch);
+            engine.settle(&mut shard, &mut batch);
             let number = shard.number();
             drop(shard);
             match table.shards.made_from(number + 1) {

@@ -97,7 +97,6 @@ impl<K: WatchKey, V: Send + 'static> Engine for Requests<K, V> {
         id: TaskId,
         wait: Expected<K, V>,
         _: &Outcome,
-        _: EndedAt,
         _: &mut Batch<Self>,
     ) -> Left<K, V> {
         take_off(shard, id.index(), wait)
@@ -353,13 +352,12 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         shard: &mut Shard<Requests<K, V>>,
         index: u32,
         value: V,
-        now_ns: EndedAt,
         batch: &mut Batch<Requests<K, V>>,
     ) {
-        let taken = shard.answer(index, || Ok(value), &Outcome::Completed, now_ns);
+        let taken = shard.answer(index, || Ok(value), &Outcome::Completed, batch.now_ns);
         let left = take_off(shard, index, taken.wait);
         let waker = taken.waker;
-        batch.push(Ended { waker, left });
+        batch.ended.push(Ended { waker, left });
     }
 
     /// Returns true if a failure of all, which is under way, is going to end this request.

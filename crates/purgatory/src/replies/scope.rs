@@ -18,7 +18,7 @@ use crate::{
         member::Scope,
     },
     settings::{Form, Settings},
-    table::{Batch, handle::Handle},
+    table::handle::Handle,
     wait::WaitFuture,
     waits::Waits,
 };
@@ -283,8 +283,7 @@ impl<V: Send + 'static> ReplyScope<V> {
 
         // 3. Deliver it to the requests that still wait.
         let call = self.table().frame.enter();
-        let now_ns = self.table().frame.ending_at();
-        let mut batch = Batch::new();
+        let mut batch = self.table().batch();
         let mut shard = self.lock();
         while let Some(first) = self.scope.first() {
             let (_, first_number) = shard.wait(first).key;
@@ -293,10 +292,10 @@ impl<V: Send + 'static> ReplyScope<V> {
             }
             let Some(value) = values.pop() else { break };
             let table = self.table();
-            table.answer_into(&mut shard, first, value, now_ns, &mut batch);
+            table.answer_into(&mut shard, first, value, &mut batch);
         }
         drop(shard);
-        let delivered = batch.len();
+        let delivered = batch.ended.len();
         self.table().finish_all(&call, batch);
         self.table().call_in_turn(&call, || drop(values));
         delivered
@@ -452,19 +451,18 @@ impl<V: Send + 'static> ReplyScope<V> {
     /// Ends all requests that are on the list now.
     fn fail(&self, reason: CancelReason, closes: bool) -> usize {
         let call = self.table().frame.enter();
-        let now_ns = self.table().frame.ending_at();
         let outcome = Outcome::Cancelled(reason);
-        let mut batch = Batch::new();
+        let mut batch = self.table().batch();
         let mut shard = self.lock();
         if closes {
             self.scope.close();
         }
         while let Some(first) = self.scope.first() {
             let id = shard.wheel.id_at(first);
-            shard.end(&self.table().engine, id, &outcome, now_ns, &mut batch);
+            shard.end(&self.table().engine, id, &outcome, &mut batch);
         }
         drop(shard);
-        let count = batch.len();
+        let count = batch.ended.len();
         self.table().finish_all(&call, batch);
         count
     }

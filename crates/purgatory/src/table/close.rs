@@ -46,12 +46,11 @@ impl<E: Engine> Table<E> {
     /// Ends one wait; false if it has ended.
     pub(crate) fn end_one(self: &Arc<Self>, handle: TimerHandle, outcome: &Outcome) -> bool {
         let call = self.frame.enter();
-        let now_ns = self.frame.ending_at();
-        let mut batch = Batch::new();
+        let mut batch = self.batch();
         let mut handle = handle;
         let mut shard = self.lock_moved(&mut handle);
-        let is_ended = shard.end(&self.engine, handle.id(), outcome, now_ns, &mut batch);
-        self.engine.settle(&mut shard, now_ns, &mut batch);
+        let is_ended = shard.end(&self.engine, handle.id(), outcome, &mut batch);
+        self.engine.settle(&mut shard, &mut batch);
         drop(shard);
         self.finish_all(&call, batch);
         is_ended
@@ -65,7 +64,6 @@ impl<E: Engine> Table<E> {
         outcome: &Outcome,
         is_meant: impl Fn(&E::Wait) -> bool,
     ) -> usize {
-        let now_ns = self.frame.ending_at();
         // An entry that is held outlives a cancel.
         let also_held = matches!(
             outcome,
@@ -80,7 +78,7 @@ impl<E: Engine> Table<E> {
                 };
                 let is_wait = E::is_wait(wait);
                 if (is_wait || also_held) && is_meant(wait) {
-                    shard.end(&self.engine, handle.id(), outcome, now_ns, batch);
+                    shard.end(&self.engine, handle.id(), outcome, batch);
                     count += usize::from(is_wait);
                 }
             }
@@ -88,7 +86,7 @@ impl<E: Engine> Table<E> {
         // Once all of them have left, so that none is given what another leaves.
         for number in self.shards.made() {
             let mut shard = self.lock(number);
-            self.engine.settle(&mut shard, now_ns, batch);
+            self.engine.settle(&mut shard, batch);
         }
         count
     }
@@ -101,7 +99,7 @@ impl<E: Engine> Table<E> {
         is_meant: impl Fn(&E::Wait) -> bool,
     ) -> usize {
         let call = self.frame.enter();
-        let mut batch = Batch::new();
+        let mut batch = self.batch();
         let count = self.end_meant(&mut batch, &Outcome::Cancelled(reason), is_meant);
         self.finish_all(&call, batch);
         count

@@ -61,8 +61,8 @@ impl<E: Engine> Inside for E {
             let id = TaskId::from_parts(index, sequence);
             // What is held is no wait, and counts nowhere.
             let timed_ns = now_ns.filter(|_| shard.get(id).is_some_and(E::is_wait));
-            let mut batch = Batch::new();
-            shard.end(&table.engine, id, &Outcome::Expired, now_ns, &mut batch);
+            let mut batch = Batch::at(now_ns);
+            shard.end(&table.engine, id, &Outcome::Expired, &mut batch);
             if let Some(now_ns) = timed_ns {
                 shard.count_lateness(now_ns.saturating_sub(tick.start_ns(deadline)));
             }
@@ -72,8 +72,8 @@ impl<E: Engine> Inside for E {
         }
         // 4. Waits that are answered by what these have left come after them.
         if let Some(last) = last {
-            let mut batch = Batch::new();
-            table.engine.settle(&mut shard, now_ns, &mut batch);
+            let mut batch = Batch::at(now_ns);
+            table.engine.settle(&mut shard, &mut batch);
             for ended in batch {
                 due.push(ended, last);
             }
@@ -94,7 +94,7 @@ impl<E: Engine> Inside for E {
     }
 
     fn end_all(table: &Table<E>, outcome: &Outcome) -> (Batch<E>, usize) {
-        let mut batch = Batch::new();
+        let mut batch = table.batch();
         let count = table.end_meant(&mut batch, outcome, |_| true);
         (batch, count)
     }

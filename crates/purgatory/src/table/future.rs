@@ -14,7 +14,7 @@ use crate::{
     operation::{CancelReason, OperationId, Outcome, Timeout},
     origin::{AnswerOrigin, Progress},
     sync::Spaced,
-    table::{Batch, Ended, Engine, Table, shard::EntryState},
+    table::{Ended, Engine, Table, shard::EntryState},
 };
 
 /// An engine whose answers become a `T` as a future takes them.
@@ -29,31 +29,29 @@ impl<E: Engine> Table<E> {
     /// no stack.
     pub(crate) fn abandon(self: &Arc<Self>, at: TimerHandle) {
         let call = self.frame.enter();
-        let now_ns = self.frame.ending_at();
-        let mut batch = Batch::new();
+        let mut batch = self.batch();
         let mut at = at;
         let mut shard = self.lock(at.shard());
-        let mut abandoned = shard.abandon(at.id(), now_ns);
+        let mut abandoned = shard.abandon(at.id(), batch.now_ns);
         while let Some(EntryState::Moved(to)) = abandoned {
             drop(shard);
             at = to;
             shard = self.lock(at.shard());
-            abandoned = shard.abandon(at.id(), now_ns);
+            abandoned = shard.abandon(at.id(), batch.now_ns);
         }
         match abandoned {
             Some(EntryState::Waits { wait, waker }) => {
                 let dropped = Outcome::Cancelled(CancelReason::FutureDropped);
-                let left =
-                    self.engine
-                        .leave(&mut shard, at.id(), wait, &dropped, now_ns, &mut batch);
-                self.engine.settle(&mut shard, now_ns, &mut batch);
+                let engine = &self.engine;
+                let left = engine.leave(&mut shard, at.id(), wait, &dropped, &mut batch);
+                engine.settle(&mut shard, &mut batch);
                 drop(shard);
-                batch.push(Ended { waker: None, left });
+                batch.ended.push(Ended { waker: None, left });
                 self.finish_all(&call, batch);
                 self.call_in_turn(&call, || drop(waker));
             }
             Some(EntryState::Answered(Ok(answer))) => {
-                let untaken = self.engine.put_back(&mut shard, answer, now_ns, &mut batch);
+                let untaken = self.engine.put_back(&mut shard, answer, &mut batch);
                 drop(shard);
                 self.finish_all(&call, batch);
                 self.call_in_turn(&call, || drop(untaken));

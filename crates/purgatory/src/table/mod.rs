@@ -182,7 +182,6 @@ pub(crate) trait Engine: Sized + Send + Sync + 'static {
         id: TaskId,
         wait: Self::Wait,
         outcome: &Outcome,
-        now_ns: EndedAt,
         also: &mut Batch<Self>,
     ) -> Self::Left;
 
@@ -190,7 +189,7 @@ pub(crate) trait Engine: Sized + Send + Sync + 'static {
     /// of one lock hold, or of a cancel of all. None is given what another leaves. Runs under the
     /// shard's lock.
     #[inline]
-    fn settle(&self, _shard: &mut Shard<Self>, _now_ns: EndedAt, _also: &mut Batch<Self>) {}
+    fn settle(&self, _shard: &mut Shard<Self>, _also: &mut Batch<Self>) {}
 
     /// Deals with what is left of a wait, with nothing locked, in the outermost call of its thread.
     #[inline]
@@ -206,7 +205,6 @@ pub(crate) trait Engine: Sized + Send + Sync + 'static {
         &self,
         _shard: &mut Shard<Self>,
         answer: Self::Answer,
-        _now_ns: EndedAt,
         _also: &mut Batch<Self>,
     ) -> Option<Self::Answer> {
         Some(answer)
@@ -229,8 +227,32 @@ pub(crate) struct Ended<E: Engine> {
     pub(crate) left: E::Left,
 }
 
-/// Waits that have ended in one lock hold.
-pub(crate) type Batch<E> = SmallVec<[Ended<E>; 2]>;
+/// Waits that end together.
+pub(crate) struct Batch<E: Engine> {
+    /// The present, if ends are timed. Read before the lock is taken.
+    pub(crate) now_ns: EndedAt,
+    pub(crate) ended: SmallVec<[Ended<E>; 2]>,
+}
+
+impl<E: Engine> Batch<E> {
+    #[inline]
+    pub(crate) fn at(now_ns: EndedAt) -> Self {
+        Batch {
+            now_ns,
+            ended: SmallVec::new(),
+        }
+    }
+}
+
+impl<E: Engine> IntoIterator for Batch<E> {
+    type Item = Ended<E>;
+    type IntoIter = smallvec::IntoIter<[Ended<E>; 2]>;
+
+    #[inline]
+    fn into_iter(self) -> Self::IntoIter {
+        self.ended.into_iter()
+    }
+}
 
 /// A shard, under its lock.
 pub(crate) type LockedShard<'a, E> = ShardGuard<'a, Shard<E>>;
@@ -521,6 +543,12 @@ impl<E: Engine> Table<E> {
         } else {
             self.frame.call(code);
         }
+    }
+
+    /// Makes a batch of waits that end now.
+    #[inline]
+    pub(crate) fn batch(&self) -> Batch<E> {
+        Batch::at(self.frame.ending_at())
     }
 
     /// Finishes waits that have ended, in order.

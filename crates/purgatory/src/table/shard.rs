@@ -443,7 +443,6 @@ impl<E: Engine> Shard<E> {
         engine: &E,
         id: TaskId,
         outcome: &Outcome,
-        now_ns: EndedAt,
         batch: &mut Batch<E>,
     ) -> bool {
         let Some(wait) = self.get(id) else {
@@ -453,19 +452,19 @@ impl<E: Engine> Shard<E> {
         let taken = if E::is_awaited(wait) {
             // It stays, with the answer.
             let error = WaitError::of(outcome.clone());
-            self.answer(id.index(), || Err(error), outcome, now_ns)
+            self.answer(id.index(), || Err(error), outcome, batch.now_ns)
         } else {
             let entry = self.wheel.cancel(id).expect(LISTED);
             if is_wait {
-                self.count_end(outcome, entry.since_ns, now_ns);
+                self.count_end(outcome, entry.since_ns, batch.now_ns);
             } else {
                 self.held -= 1;
             }
             entry.state.into_taken()
         };
-        let left = engine.leave(self, id, taken.wait, outcome, now_ns, batch);
+        let left = engine.leave(self, id, taken.wait, outcome, batch);
         let waker = taken.waker;
-        batch.push(Ended { waker, left });
+        batch.ended.push(Ended { waker, left });
         true
     }
 

@@ -234,15 +234,14 @@ impl<K: WatchKey, B: Beside> Engine for Values<K, B> {
         id: TaskId,
         wait: Wait,
         outcome: &Outcome,
-        now_ns: EndedAt,
         also: &mut Batch<Self>,
     ) -> Left<K> {
         let mark = shard.records.at_mut(wait.record);
         match wait.wants {
             Wants::Value(threshold) => {
                 mark.queue.remove(threshold, id);
-                tell_observers(shard, wait.record, now_ns, |told| {
-                    also.push(told.of(&Outcome::Completed, 0));
+                tell_observers(shard, wait.record, also.now_ns, |told| {
+                    also.ended.push(told.of(&Outcome::Completed, 0));
                 });
             }
             Wants::Observed(_) => {

@@ -203,9 +203,9 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     /// Ends the waits of a key's observers, then unlocks its shard.
     #[cold]
     fn unlock_observed(self: &Arc<Self>, mut shard: LockedShard<'_, Values<K, B>>, record: u32) {
-        let mut batch = Batch::new();
+        let mut batch = Batch::at(None);
         tell_observers(&mut shard, record, None, |told| {
-            batch.push(told.of(&Outcome::Completed, 0));
+            batch.ended.push(told.of(&Outcome::Completed, 0));
         });
         drop(shard);
         self.finish_all(&self.frame.enter(), batch);
