@@ -171,15 +171,17 @@ impl<K: WatchKey, V: WatermarkValue> AnswerOrigin<Vec<(K, V)>> for Each<K> {
     }
 
     fn abandon(&self, _: TimerHandle) {
-        // A waker or a key that holds another such future is dropped in turn, as that of any wait is.
+        // What is the user's is dropped in turn, as that of any wait is: it may hold the next future.
         let call = self.table.frame.enter();
         let mut state = self.state.lock();
         let waker = state.waker.take();
         let keys = mem::take(&mut state.keys);
+        let error = state.error.take();
         drop(state);
         self.give_up();
         self.table.call_in_turn(&call, || drop(waker));
         self.table.call_in_turn(&call, || drop(keys));
+        self.table.call_in_turn(&call, || drop(error));
     }
 
     fn reschedule(&self, _: TimerHandle, timeout: Timeout) -> bool {

@@ -463,6 +463,31 @@ fn keys_that_hold_the_next_future_need_no_stack() {
     });
 }
 
+/// Each wait is cancelled for a reason that holds the next one's future.
+#[test]
+fn reasons_that_hold_the_next_future_need_no_stack() {
+    on_a_small_stack(|| {
+        let values = deep_values();
+        let waits = values.waits();
+        let cancelled = |id: Option<OperationId>, holds| {
+            let reason = Reason::with("over", holds);
+            assert_eq!(waits.cancel(id.unwrap(), reason), ReachResult::Reached(()));
+        };
+        let link = |number, holds| {
+            let wait = values.wait_for(&number, 1, NEVER);
+            cancelled(wait.id(), holds);
+            wait
+        };
+        each_holds_the_next(link, || ());
+        let link = |number, holds| {
+            let wait = values.wait_for_each(&[(number, 1)], NEVER);
+            cancelled(wait.id(), holds);
+            wait
+        };
+        each_holds_the_next(link, || ());
+    });
+}
+
 /// Each value holds the next wait's future, which has its value by then.
 #[test]
 fn values_that_hold_the_next_future_need_no_stack() {
