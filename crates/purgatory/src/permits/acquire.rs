@@ -151,7 +151,7 @@ impl<K: WatchKey> Semaphores<K> {
         table.admit(shard, arrival, |_| Ok(()))?;
         let last = shard.records.keys.at(line).tail;
         let turn = || Wait::Waits(Turn::new(weight, line, last, request.time_to_live));
-        let at = table.park_in_place(shard, arrival, turn);
+        let at = table.park(shard, arrival, turn);
         shard.enter(line, at.index());
         Ok(at)
     }

@@ -219,7 +219,7 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         request: impl FnOnce(u64) -> Expected<K, V>,
     ) -> TimerHandle {
         let failures = self.engine.failures.load(Ordering::Acquire);
-        let at = self.park_in_place(shard, arrival, || request(failures));
+        let at = self.park(shard, arrival, || request(failures));
         shard.records.insert(hash, at.index());
         at
     }

@@ -472,7 +472,7 @@ impl<E: Engine> Table<E> {
     /// Parks a wait that was [admitted](Self::admit), and that is made where it lies. O(levels of the
     /// wheel).
     #[inline(always)]
-    pub(crate) fn park_in_place(
+    pub(crate) fn park(
         &self,
         shard: &mut LockedShard<'_, E>,
         arrival: Arrival,

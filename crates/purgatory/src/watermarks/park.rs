@@ -169,7 +169,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             wants,
             tells,
         };
-        let handle = self.park_in_place(&mut shard, arrival, || wait);
+        let handle = self.park(&mut shard, arrival, || wait);
         let mark = shard.records.at_mut(record);
         match wants {
             Wants::Value(threshold) => mark.queue.push(threshold, handle.id()),
