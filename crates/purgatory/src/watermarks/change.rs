@@ -247,10 +247,11 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         key: &Q,
         reason: &CancelReason,
     ) -> usize {
-        // What goes is dropped unlocked: a reason may have a value of the user's.
+        // What goes is dropped unlocked: a reason may have a value of the user's, whose drop may remove
+        // another key.
         let mut removed = B::default();
         let mut closed = None;
-        self.cancel_key(key, |mark| {
+        let count = self.cancel_key(key, |mark| {
             mark.epoch = 0;
             if mark.value.take().is_some() {
                 self.engine.valued_keys.release();
@@ -260,7 +261,9 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             }
             mem::swap(&mut mark.beside, &mut removed);
             Some(reason.clone())
-        })
+        });
+        self.call_in_turn(&self.frame.enter(), || drop(closed));
+        count
     }
 
     /// Cancels the waits of a key if `reason` gives one, in the lock hold in which that has changed

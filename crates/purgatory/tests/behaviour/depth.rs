@@ -488,6 +488,25 @@ fn reasons_that_hold_the_next_future_need_no_stack() {
     });
 }
 
+/// Each key is closed for a reason that removes the next one as it goes.
+#[test]
+fn reasons_that_remove_the_next_key_need_no_stack() {
+    on_a_small_stack(|| {
+        let values = deep_values();
+        let removed = Arc::new(AtomicUsize::new(0));
+        for key in 0..DEEP {
+            let (inside, counted) = (values.clone(), removed.clone());
+            let removes = OnDrop::new(move || {
+                counted.fetch_add(1, SeqCst);
+                inside.remove(&(key + 1));
+            });
+            values.close(&key, Reason::with("over", removes));
+        }
+        values.remove(&0);
+        assert_eq!(removed.load(SeqCst), DEEP);
+    });
+}
+
 /// Each value holds the next wait's future, which has its value by then.
 #[test]
 fn values_that_hold_the_next_future_need_no_stack() {
