@@ -26,6 +26,9 @@ pub(crate) struct Lines<K> {
     /// Permits that neither are free nor return, until a refill: more than the limit, if that was
     /// lowered while they were held. Only those of [one key](Self::IS_ONE) can be used up.
     pub(super) used_up: u64,
+    /// The part of the limit that the last refill has lent: there were more permits than the limit,
+    /// some of them in hand. It goes with the next refill.
+    pub(super) lent: u64,
     /// Lines that are to be served, or forgotten (Served, Gone), before the shard is unlocked; of a
     /// cancel of all, as it comes by again.
     pub(super) unsettled: Vec<u32>,
@@ -39,6 +42,7 @@ impl<K> Default for Lines<K> {
         Lines {
             keys: Keys::default(),
             used_up: 0,
+            lent: 0,
             unsettled: Vec::new(),
             last_fence: 0,
             heavy: HeavyWeights::default(),

@@ -205,8 +205,8 @@ impl Permits {
     }
 
     /// Sets the number of free permits, then serves the requests that fit. Use it for a rate limit,
-    /// where permits are [used up](Permit::forget) and each period brings new ones. The limit rises
-    /// if there are more permits now. O(1) plus O(1) for each request that is served.
+    /// where permits are [used up](Permit::forget) and each period brings new ones. If there are more
+    /// permits than the limit now, some of them in hand, that is higher until the next refill. O(1) plus O(1) for each request that is served.
     ///
     /// ```
     /// use std::time::Duration;
@@ -224,8 +224,10 @@ impl Permits {
     /// ```
     pub fn refill(&self, free: u64) {
         Semaphores::change(&self.handle.table, |lines, limit| {
+            let own = limit - lines.lent;
             let present = lines.taken(&(), 0).saturating_add(free);
-            let limit = limit.max(present);
+            let limit = own.max(present);
+            lines.lent = limit - own;
             lines.used_up = limit - present;
             limit
         });
@@ -426,6 +428,7 @@ impl<K: WatchKey> Permits<K> {
     pub fn resize(&self, limit: u64) {
         Semaphores::change(&self.handle.table, |lines, _| {
             lines.used_up = 0;
+            lines.lent = 0;
             limit
         });
     }
@@ -469,7 +472,9 @@ impl<K: WatchKey> Permits<K> {
         let mut removed = 0;
         Semaphores::change(&self.handle.table, |lines, limit| {
             removed = permits.min(limit.saturating_sub(lines.used_up));
-            limit - removed
+            let limit = limit - removed;
+            lines.lent = lines.lent.min(limit);
+            limit
         });
         removed
     }

@@ -65,6 +65,40 @@ fn permits_used_up_beyond_a_lowered_limit_stay_used_up() {
     assert_eq!((permits.limit(), permits.free()), (5, 5));
 }
 
+/// With permits in hand there are more than the limit for a period. A request for as many is refused
+/// before and after that.
+#[test]
+fn a_refill_lends_to_the_limit_until_the_next_one() {
+    let (_timer, permits) = permits(2);
+    let held = permits.try_acquire(2).unwrap();
+    permits.refill(2);
+    assert_eq!((permits.limit(), permits.free()), (4, 2));
+    let mut waits = permits.acquire(3, MINUTE);
+    assert!(poll(&mut waits).is_pending());
+    held.forget();
+    permits.refill(2);
+    assert_eq!((permits.limit(), permits.free()), (2, 2));
+    let (weight, limit) = (3, 2);
+    let too_heavy = WaitError::TooHeavy { weight, limit };
+    assert_eq!(over(&mut waits).unwrap_err(), too_heavy);
+    assert_eq!(
+        over(&mut permits.acquire(3, MINUTE)).unwrap_err(),
+        too_heavy
+    );
+    // What is removed is of the own limit, and a refill of more lends the rest.
+    permits.refill(5);
+    assert_eq!(permits.remove(1), 1);
+    assert_eq!((permits.limit(), permits.free()), (4, 4));
+    permits.refill(1);
+    assert_eq!((permits.limit(), permits.free()), (1, 1));
+    let (weight, limit) = (2, 1);
+    let too_heavy = WaitError::TooHeavy { weight, limit };
+    assert_eq!(
+        over(&mut permits.acquire(2, MINUTE)).unwrap_err(),
+        too_heavy
+    );
+}
+
 /// Permits without keys are those of the one key that their type has.
 #[test]
 fn permits_without_keys_have_one_line() {
