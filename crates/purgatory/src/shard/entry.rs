@@ -332,6 +332,44 @@ mod tests {
     }
 
     #[test]
+    fn a_check_under_which_the_time_was_up_is_followed_by_one() {
+        let expired = || AfterCheck::End(Outcome::Expired);
+        let cancelled = Outcome::Cancelled(CancelReason::Shutdown);
+        // An event came, or the last check is to come: once.
+        for (is_asked, last_check, cause) in [
+            (true, false, Some(Cause::Event)),
+            (false, true, Some(Cause::NoEvent)),
+            (false, false, None),
+        ] {
+            let mut entry = entry(None);
+            assert_eq!(entry.expire_held(10), None);
+            if is_asked {
+                entry.request_check();
+            }
+            let mut after = entry.after_check(Verdict::Unsatisfied, last_check);
+            if let Some(cause) = cause {
+                assert_eq!(after, AfterCheck::CheckAgain(cause));
+                after = entry.after_check(Verdict::Unsatisfied, last_check);
+            }
+            assert_eq!(after, expired());
+        }
+        // Not after a panic, nor if it was cancelled before.
+        for (verdict, is_cancelled) in [(Verdict::Panicked, false), (Verdict::Unsatisfied, true)] {
+            let mut entry = entry(None);
+            if is_cancelled {
+                entry.claim(&cancelled);
+            }
+            assert_eq!(entry.expire_held(10), None);
+            entry.request_check();
+            let expected = match is_cancelled {
+                true => AfterCheck::End(cancelled.clone()),
+                false => expired(),
+            };
+            assert_eq!(entry.after_check(verdict, true), expected);
+        }
+    }
+
+    #[test]
     fn a_sweep_leaves_the_request_of_an_event() {
         let mut entry = entry(Some(7));
         entry.parked_ns = 5;

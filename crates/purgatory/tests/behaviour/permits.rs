@@ -97,6 +97,15 @@ fn a_refill_lends_to_the_limit_until_the_next_one() {
         over(&mut permits.acquire(2, MINUTE)).unwrap_err(),
         too_heavy
     );
+    // All of them can be removed, and a new limit is its own.
+    permits.refill(5);
+    assert_eq!(permits.remove(5), 5);
+    permits.refill(1);
+    assert_eq!((permits.limit(), permits.free()), (1, 1));
+    permits.refill(5);
+    permits.resize(4);
+    permits.refill(1);
+    assert!(poll(&mut permits.acquire(4, MINUTE)).is_pending());
 }
 
 /// Permits without keys are those of the one key that their type has.

@@ -299,3 +299,26 @@ fn the_first_that_joins_an_epoch_without_members_is_its_leader() {
         assert_eq!(sets.watermark(&LOG), Some(0));
     }
 }
+
+/// A member lags behind what is there: not behind one that has left, or was replaced, meanwhile.
+#[test]
+fn nobody_lags_behind_a_member_that_has_left() {
+    type Goes = fn(&Sets);
+    let ways: [Goes; 2] = [
+        |sets| assert_eq!(sets.leave(&LOG, &0), Ok(0)),
+        |sets| assert_eq!(sets.replace(&LOG, &0, 3, 5), Ok(0)),
+    ];
+    for goes in ways {
+        let (timer, sets) = group(&[4, 4, 4], Rule::all());
+        sets.report(&LOG, &0, 10).unwrap();
+        sets.report(&LOG, &1, 5).unwrap();
+        let since_start = [(2, 4, Duration::ZERO), (1, 5, Duration::ZERO)];
+        assert_eq!(sets.lagging(&LOG), since_start);
+        timer.advance(SECOND);
+        goes(&sets);
+        assert_eq!(sets.lagging(&LOG), [(2, 4, SECOND)]);
+        sets.join(&LOG, 9, 10).unwrap();
+        let lags = sets.lagging(&LOG);
+        assert!(lags.contains(&(2, 4, SECOND)) && lags.contains(&(1, 5, Duration::ZERO)));
+    }
+}
