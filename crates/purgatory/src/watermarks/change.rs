@@ -205,8 +205,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let call = self.frame.enter();
         let hash = self.hash(key);
         let now_ns = self.frame.ending_at();
-        let mut shard = self.shard_of(hash);
-        let mut found = shard.records.find(key, hash);
+        let (mut shard, mut found, met) = self.find_unmet(&call, key, hash, now_ns);
         let mark = found.map(|record| shard.records.at(record));
         if let Some(mark) = mark {
             mark.check(None)?;
@@ -237,7 +236,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             outcome = Outcome::Completed;
             limit = BUDGET;
         }
-        Ok(self.end_waits_apart(&call, shard, record, &outcome, limit, now_ns))
+        Ok(met + self.end_waits_apart(&call, shard, record, &outcome, limit, now_ns))
     }
 
     /// Removes the key's value, its epoch and what lies beside, and cancels its waits; returns how
@@ -276,22 +275,22 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let call = self.frame.enter();
         let hash = self.hash(key);
         let now_ns = self.frame.ending_at();
-        let mut shard = self.shard_of(hash);
-        let Some(record) = shard.records.find(key, hash) else {
-            return 0;
+        let (mut shard, found, met) = self.find_unmet(&call, key, hash, now_ns);
+        let Some(record) = found else {
+            return met;
         };
         let Some(reason) = reason(shard.records.at_mut(record)) else {
-            return 0;
+            return met;
         };
         if failpoint!(RemovalCancelsUnlocked) {
             drop(shard);
             shard = self.shard_of(hash);
             if shard.records.find(key, hash) != Some(record) {
-                return 0;
+                return met;
             }
         }
         let outcome = Outcome::Cancelled(reason);
-        self.end_waits_apart(&call, shard, record, &outcome, usize::MAX, now_ns)
+        met + self.end_waits_apart(&call, shard, record, &outcome, usize::MAX, now_ns)
     }
 
     /// Closes a key: cancels its waits, and refuses later ones with the same reason. Returns how
@@ -304,15 +303,37 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let call = self.frame.enter();
         let hash = self.hash(key);
         let now_ns = self.frame.ending_at();
-        let mut shard = self.shard_of(hash);
-        let record = match shard.records.find(key, hash) {
+        let (mut shard, found, met) = self.find_unmet(&call, key, hash, now_ns);
+        let record = match found {
             Some(record) => record,
             None => add_mark(&mut shard, key.to_key(), hash),
         };
         let rare = shard.records.at_mut(record).rare.get_or_insert_default();
         let closed = rare.closed.get_or_insert_with(|| reason.clone()).clone();
         let outcome = Outcome::Cancelled(CancelReason::Closed(closed));
-        self.end_waits_apart(&call, shard, record, &outcome, BUDGET, now_ns)
+        met + self.end_waits_apart(&call, shard, record, &outcome, BUDGET, now_ns)
+    }
+
+    /// Finds a key's record as Unmet holds: completes first the waits that an advance under way has
+    /// reached, and not taken yet, so that no later change of the key ends them otherwise. Returns
+    /// the record, and how many waits this completed.
+    fn find_unmet<'a, Q: KeyRef<K> + ?Sized>(
+        self: &'a Arc<Self>,
+        call: &Call<'_>,
+        key: &Q,
+        hash: u64,
+        now_ns: EndedAt,
+    ) -> (LockedShard<'a, Values<K, B>>, Option<u32>, usize) {
+        let mut met = 0;
+        loop {
+            let shard = self.shard_of(hash);
+            let found = shard.records.find(key, hash);
+            let is_behind = |record: &u32| shard.records.at(*record).is_behind();
+            let Some(record) = found.filter(is_behind) else {
+                return (shard, found, met);
+            };
+            met += self.end_waits_apart(call, shard, record, &Outcome::Completed, BUDGET, now_ns);
+        }
     }
 
     /// Ends the waits of a key as [`end_waits`](Self::end_waits) does, for calls that are rare.

@@ -6,7 +6,9 @@
 //! one lock hold, the first of them in that of the store. So neither misses the other, and there is
 //! no check.
 //!
-//! - **Unmet**: once an advance has returned, no listed wait is for the key's value or less.
+//! - **Unmet**: once an advance has returned, no listed wait is for the key's value or less. Until
+//!   then, nobody is told that such a wait is there, and what begins an epoch, removes or closes the
+//!   key, or cancels below a floor completes it first.
 //! - **Of this epoch**: a listed wait belongs to the key's present epoch. A new one ends the waits
 //!   of the last, or takes them over, in the lock hold in which it begins.
 //! - **Gone**: a key without a value, waits and observers has no record.
@@ -193,6 +195,11 @@ impl<B> Mark<B> {
         self.queue.lowest().is_some_and(|lowest| lowest <= value)
     }
 
+    /// True while an advance has not taken all waits that its value reaches.
+    pub(super) fn is_behind(&self) -> bool {
+        self.meets(self.reached())
+    }
+
     #[inline]
     fn is_gone(&self) -> bool {
         let observed = |rare: &Rare| rare.closed.is_some() || !rare.observers.is_empty();
@@ -206,12 +213,22 @@ impl<B> Mark<B> {
         self.rare.as_ref()?.closed.as_ref()
     }
 
-    /// Returns what holds of the key now.
-    pub(super) fn observed(&self) -> Observed {
-        if self.queue.is_empty() {
-            Observed::Unwanted
-        } else {
-            Observed::Wanted
+    /// Returns the lowest threshold that the key has not reached.
+    pub(crate) fn lowest_waiting(&self) -> Option<u64> {
+        self.queue.lowest_above(self.reached())
+    }
+
+    /// Returns the end of an observer of the key; `None` if it has to wait. A closed key is never
+    /// wanted.
+    pub(super) fn end_of(&self, observed: Observed) -> Option<Outcome> {
+        let is_wanted = self.lowest_waiting().is_some();
+        match (observed, self.closed()) {
+            (Observed::Wanted, Some(reason)) => {
+                let closed = CancelReason::Closed(reason.clone());
+                Some(Outcome::Cancelled(closed))
+            }
+            (Observed::Wanted, None) => is_wanted.then_some(Outcome::Completed),
+            (Observed::Unwanted, _) => (!is_wanted).then_some(Outcome::Completed),
         }
     }
 }
@@ -351,10 +368,6 @@ impl<B> Mark<B> {
     pub(crate) fn epoch(&self) -> Option<u64> {
         self.value.map(|_| self.epoch)
     }
-
-    pub(crate) fn lowest_waiting(&self) -> Option<u64> {
-        self.queue.lowest()
-    }
 }
 
 /// Ends a wait that was taken off its key's queue or its observers.
@@ -401,23 +414,20 @@ fn tell_rare_observers<K: WatchKey, B: Beside>(
     told: &mut dyn FnMut(Told),
 ) {
     let mark = shard.records.at_mut(record);
-    let now = mark.observed();
-    let lowest = mark.queue.lowest().unwrap_or(0);
+    let lowest = mark.lowest_waiting().unwrap_or(0);
+    let wanted = mark.end_of(Observed::Wanted);
+    let unwanted = mark.end_of(Observed::Unwanted);
     let Some(rare) = &mut mark.rare else {
         return;
     };
-    let Rare { closed, observers } = &mut **rare;
     let mut over = Vec::new();
-    observers.retain(|(observed, id)| {
-        let outcome = match closed {
-            _ if *observed == now => Outcome::Completed,
-            Some(reason) if *observed == Observed::Wanted => {
-                Outcome::Cancelled(CancelReason::Closed(reason.clone()))
-            }
-            _ => return true,
+    rare.observers.retain(|(observed, id)| {
+        let end = match observed {
+            Observed::Wanted => &wanted,
+            Observed::Unwanted => &unwanted,
         };
-        over.push((*id, outcome));
-        false
+        over.extend(end.clone().map(|outcome| (*id, outcome)));
+        end.is_none()
     });
     for (id, outcome) in over {
         end_listed(shard, id, &outcome, lowest, now_ns, &mut *told);

@@ -194,7 +194,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
 
     /// Returns the lowest threshold that an operation waits for and that the key has not reached;
     /// `None` if none waits for more. A source that makes values on demand can start here. O(1)
-    /// amortised.
+    /// amortised, or O(n) for the key's n waits while an advance completes some.
     ///
     /// ```
     /// use std::time::Duration;
@@ -231,7 +231,8 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     /// outermost call returns.
     ///
     /// One lock for each 64 waits that it reaches, and O(r log n) for r reached of the key's n
-    /// waits.
+    /// waits. Until it comes to a wait, that may still expire, or be cancelled by [`waits`](Self::waits).
+    /// A new epoch, a removal or a close of the key completes it first, and counts it.
     ///
     /// # Errors
     /// - [`WaitError::TooManyKeys`] if this would be one more key than

@@ -10,7 +10,7 @@ use crate::{
     watches::{ToKey, WatchKey},
     watermarks::{
         engine::{
-            Beside, Callback, Observed, Tells, Told, Values, Wait, Waiting, Wants, add_mark,
+            Beside, Callback, Mark, Observed, Tells, Told, Values, Wait, Waiting, Wants, add_mark,
             go_if_gone, tell_observers,
         },
         value::{WatermarkValue, rank},
@@ -226,19 +226,16 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             return self.refuse_closed(Tells::Future);
         }
         let found = shard.records.find(key, hash);
-        let now = found.map_or(Observed::Unwanted, |record| {
-            shard.records.at(record).observed()
-        });
-        if now == observed {
-            let lowest = found.and_then(|record| shard.records.at(record).queue.lowest());
+        let without_record = Mark::default();
+        let mark = found.map_or(&without_record, |record| shard.records.at(record));
+        let lowest = mark.lowest_waiting().unwrap_or(0);
+        if let Some(outcome) = mark.end_of(observed) {
             shard.count_at_once();
-            return Err((Ok(lowest.unwrap_or(0)), Tells::Future));
-        }
-        let closed = found.and_then(|record| shard.records.at(record).closed().cloned());
-        if let Some(reason) = closed.filter(|_| observed == Observed::Wanted) {
-            let closed = CancelReason::Closed(reason);
-            shard.count_at_once();
-            return Err((Err(WaitError::Cancelled(closed)), Tells::Future));
+            let result = match outcome {
+                Outcome::Completed => Ok(lowest),
+                other => Err(WaitError::of(other)),
+            };
+            return Err((result, Tells::Future));
         }
         let wants = Wants::Observed(observed);
         self.park_under(Tells::Future, shard, found, (key, hash), arrival, wants)

@@ -138,6 +138,23 @@ impl Queue {
         }
     }
 
+    /// Returns the lowest threshold above a value. O(1) if it is the lowest of all, otherwise O(log n)
+    /// and the gaps beside it.
+    pub(crate) fn lowest_above(&self, value: u64) -> Option<u64> {
+        let lowest = self.lowest()?;
+        if lowest > value {
+            return Some(lowest);
+        }
+        let run = &self.run[self.left as usize..];
+        let from = run.partition_point(|item| item.threshold <= value);
+        let in_run = run[from..].iter().find(|item| item.index != GAP);
+        let in_run = in_run.map(|item| item.threshold);
+        let below = self.below.as_ref();
+        let first = below.and_then(|below| below.range((value, u64::MAX)..).next());
+        let first = first.map(|(place, _)| place.0);
+        in_run.into_iter().chain(first).min()
+    }
+
     /// Removes the lowest wait if its threshold is at most `value`; returns its entry.
     #[inline]
     pub(crate) fn pop_up_to(&mut self, value: u64) -> Option<TaskId> {
@@ -284,6 +301,10 @@ mod tests {
                 queue.assert_valid();
                 assert_eq!(queue.len(), map.len());
                 assert_eq!(queue.is_empty(), map.is_empty());
+                for value in [0, random.u64(0..140)] {
+                    let mut above = map.keys().map(|place| place.0).filter(|&it| it > value);
+                    assert_eq!(queue.lowest_above(value), above.next());
+                }
                 assert_eq!(
                     queue.lowest(),
                     map.first_key_value().map(|(place, _)| place.0)

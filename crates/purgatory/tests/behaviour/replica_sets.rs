@@ -322,3 +322,23 @@ fn nobody_lags_behind_a_member_that_has_left() {
         assert!(lags.contains(&(2, 4, SECOND)) && lags.contains(&(1, 5, Duration::ZERO)));
     }
 }
+
+/// A record that is acknowledged stays so, though its wait is not over yet as the set shrinks.
+#[test]
+fn waits_that_a_report_reaches_are_above_the_floor() {
+    let (_timer, sets) = group(&[5, 5], Rule::all().floor(2));
+    let outcomes = Arc::new(Mutex::new(Vec::new()));
+    for _ in 0..100 {
+        let inside = sets.clone();
+        let outcomes = outcomes.clone();
+        let then = move |outcome| {
+            outcomes.lock().unwrap().push(outcome);
+            _ = inside.leave(&LOG, &1);
+            inside.cancel_below_floor(&LOG);
+        };
+        sets.park(&LOG, 9, NEVER, then).unwrap();
+    }
+    sets.report(&LOG, &0, 9).unwrap();
+    assert_eq!(sets.report(&LOG, &1, 9), Ok(64));
+    assert_eq!(*outcomes.lock().unwrap(), vec![Completed; 100]);
+}

@@ -209,3 +209,102 @@ fn a_closed_key_is_never_wanted() {
     drop(again);
     assert_nothing_waits(&waits);
 }
+
+/// Waits for 1 to 100, more than one lock hold ends. The first is called back while some wait.
+fn a_hundred_waits(ends: &Watermarks<u32>, first: impl FnOnce() + Send + 'static) -> Outcomes {
+    let outcomes = Outcomes::default();
+    let mut first = Some(first);
+    for threshold in 1..=100 {
+        let outcomes = outcomes.clone();
+        let first = first.take();
+        let then = move |outcome| {
+            outcomes.lock().unwrap().push(outcome);
+            if let Some(first) = first {
+                first();
+            }
+        };
+        ends.park(&1, threshold, MINUTE, then).unwrap();
+    }
+    outcomes
+}
+
+type Outcomes = Arc<Mutex<Vec<Outcome>>>;
+
+/// A change that comes while an advance goes on finds its waits over.
+#[test]
+fn callbacks_of_an_advance_undo_no_other() {
+    type Change = fn(&Watermarks<u32>) -> usize;
+    let changes: [(&str, Change); 4] = [
+        ("epoch", |ends| ends.begin_epoch(&1, 1, 0).unwrap()),
+        ("kept epoch", |ends| {
+            ends.begin_epoch_and_keep(&1, 1, 0).unwrap()
+        }),
+        ("removal", |ends| ends.remove(&1)),
+        ("close", |ends| ends.close(&1, "closed")),
+    ];
+    for (way, change) in changes {
+        let (_timer, waits, ends) = watermarks::<u32>();
+        let ended = Arc::new(AtomicUsize::new(0));
+        let first = {
+            let ends = ends.clone();
+            let ended = ended.clone();
+            move || ended.store(change(&ends), SeqCst)
+        };
+        let outcomes = a_hundred_waits(&ends, first);
+        let advanced = ends.advance(&1, 100).unwrap();
+        assert_eq!((advanced, ended.load(SeqCst)), (64, 36), "{way}");
+        let outcomes = outcomes.lock().unwrap();
+        assert!(
+            outcomes.iter().all(|outcome| *outcome == Completed),
+            "{way}"
+        );
+        assert_eq!(outcomes.len(), 100);
+        assert_nothing_waits(&waits);
+    }
+}
+
+/// A threshold that an advance has reached is not waited for, though its wait is not over yet.
+#[test]
+fn reached_waits_leave_a_key_unwanted() {
+    let (_timer, waits, ends) = watermarks::<u32>();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let see = {
+        let ends = ends.clone();
+        let seen = seen.clone();
+        move || {
+            let mut wanted = ends.wanted(&1, MINUTE);
+            let is_pending = poll(&mut wanted).is_pending();
+            let unwanted = over(&mut ends.unwanted(&1, MINUTE));
+            let lowest = ends.lowest_waiting(&1);
+            seen.lock().unwrap().push((is_pending, unwanted, lowest));
+            drop(wanted);
+            // One for more comes.
+            let more = ends.wait_for(&1, 150, MINUTE);
+            let wanted = over(&mut ends.wanted(&1, MINUTE));
+            assert_eq!((wanted, ends.lowest_waiting(&1)), (Ok(150), Some(150)));
+            drop(more);
+        }
+    };
+    let outcomes = a_hundred_waits(&ends, see);
+    assert_eq!(ends.advance(&1, 100), Ok(100));
+    assert_eq!(*seen.lock().unwrap(), [(true, Ok(()), None)]);
+    assert_eq!(outcomes.lock().unwrap().len(), 100);
+    assert_nothing_waits(&waits);
+}
+
+/// Its waits are not all over yet.
+#[test]
+fn a_key_that_is_being_closed_is_not_wanted() {
+    let (_timer, waits, ends) = watermarks::<u32>();
+    let wanted = Arc::new(Mutex::new(None));
+    let ask = {
+        let ends = ends.clone();
+        let wanted = wanted.clone();
+        move || *wanted.lock().unwrap() = Some(fails(ends.wanted(&1, MINUTE)))
+    };
+    a_hundred_waits(&ends, ask);
+    assert_eq!(ends.close(&1, "gone"), 100);
+    let closed = WaitError::Cancelled(CancelReason::Closed("gone".into()));
+    assert_eq!(*wanted.lock().unwrap(), Some(closed));
+    assert_nothing_waits(&waits);
+}

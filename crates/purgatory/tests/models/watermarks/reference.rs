@@ -242,10 +242,10 @@ impl Reference {
     fn at_once(&mut self, kind: Kind, key: Key, wants: Wants) -> Option<Result<u64, WaitError>> {
         let lowest = self.unmet(key).first().map(|&(threshold, _)| threshold);
         let end = match wants {
-            Wants::Waits(waits) if lowest.is_some() == waits => Ok(lowest.unwrap_or(0)),
             Wants::Value(_) | Wants::Waits(true) if self.closed.contains(&key) => {
                 Err(WaitError::Cancelled(closed()))
             }
+            Wants::Waits(waits) if lowest.is_some() == waits => Ok(lowest.unwrap_or(0)),
             Wants::Value(threshold) => {
                 let present = self.epoch(key);
                 match kind {
@@ -324,10 +324,10 @@ impl Reference {
             if of != key || !self.parts[part].is_waiting {
                 continue;
             }
-            let outcome = if wants == Wants::Waits(lowest.is_some()) {
-                Outcome::Completed
-            } else if wants == Wants::Waits(true) && self.closed.contains(&key) {
+            let outcome = if wants == Wants::Waits(true) && self.closed.contains(&key) {
                 Outcome::Cancelled(closed())
+            } else if wants == Wants::Waits(lowest.is_some()) {
+                Outcome::Completed
             } else {
                 continue;
             };
