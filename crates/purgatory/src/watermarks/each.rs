@@ -36,6 +36,8 @@ struct State<K> {
     parked: Vec<TimerHandle>,
     /// The ranks of the values that met the parts.
     values: Vec<Option<u64>>,
+    /// The number of values that are missing; 0 once the result was taken.
+    missing: usize,
     /// The first end without a value.
     error: Option<WaitError>,
     waker: Option<Waker>,
@@ -43,18 +45,18 @@ struct State<K> {
 
 impl<K> State<K> {
     fn is_over(&self) -> bool {
-        self.error.is_some() || self.values.iter().all(Option::is_some)
+        self.error.is_some() || self.missing == 0
     }
 }
 
 impl<K: WatchKey> Each<K> {
     /// Makes the cell of a wait for these keys.
     pub(crate) fn new(table: Share<Arc<Table<Values<K>>>>, keys: Vec<K>) -> Arc<Self> {
-        let values = vec![None; keys.len()];
         let state = State {
-            keys,
             parked: Vec::new(),
-            values,
+            values: vec![None; keys.len()],
+            missing: keys.len(),
+            keys,
             error: None,
             waker: None,
         };
@@ -80,14 +82,17 @@ impl<K: WatchKey> Each<K> {
         self.state.lock().is_over()
     }
 
-    /// Records the end of a part.
+    /// Records the end of a part, which comes once. O(1), but for the last.
     pub(crate) fn record(&self, number: usize, result: Result<u64, WaitError>) {
         let mut state = self.state.lock();
         if state.is_over() {
             return;
         }
         match result {
-            Ok(value) => state.values[number] = Some(value),
+            Ok(value) => {
+                state.values[number] = Some(value);
+                state.missing -= 1;
+            }
             Err(error) => state.error = Some(error),
         }
         if !state.is_over() {
@@ -107,6 +112,7 @@ impl<K: WatchKey> Each<K> {
         }
         let keys = mem::take(&mut state.keys);
         let values = mem::take(&mut state.values);
+        state.missing = 0;
         let error = state.error.take();
         drop(state);
         self.give_up();

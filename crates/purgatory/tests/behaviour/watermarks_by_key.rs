@@ -117,6 +117,23 @@ fn wait_for_each_ends_with_the_last_or_the_first_failure() {
     assert_nothing_waits(&waits);
 }
 
+/// Each part is done once: this would take half a minute if it looked at all others.
+#[test]
+fn wait_for_each_of_many_keys_takes_no_square() {
+    const KEYS: u32 = 50_000;
+    let (_timer, waits, ends) = watermarks::<u32>();
+    let levels: Vec<(u32, u64)> = (0..KEYS).map(|key| (key, 1)).collect();
+    let mut each = ends.wait_for_each(&levels, MINUTE);
+    assert_eq!(waits.len(), levels.len());
+    for key in 0..KEYS {
+        assert_eq!(ends.advance(&key, 1), Ok(1));
+    }
+    assert_eq!(over(&mut each).as_ref(), Ok(&levels));
+    let mut at_once = ends.wait_for_each(&levels, MINUTE);
+    assert_eq!(over(&mut at_once), Ok(levels));
+    assert_nothing_waits(&waits);
+}
+
 /// A key is copied when it is new, not for each wait.
 #[test]
 fn waits_take_borrowed_forms_of_their_key() {
