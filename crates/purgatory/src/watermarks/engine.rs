@@ -65,6 +65,7 @@ pub(crate) struct Mark<B> {
     pub(crate) value: Option<u64>,
     pub(super) epoch: u64,
     pub(super) queue: Queue,
+    /// `None` once it is empty.
     pub(super) rare: Option<Box<Rare>>,
     pub(crate) beside: B,
 }
@@ -74,8 +75,24 @@ pub(crate) struct Mark<B> {
 pub(super) struct Rare {
     /// Set once the key is closed.
     pub(super) closed: Option<Reason>,
-    /// The entries that wait until a wait comes, or until none is left.
-    pub(super) observers: Vec<(Observed, TaskId)>,
+    /// The entries that wait until a wait comes, by parking: all thresholds are 0.
+    wanted: Queue,
+    /// Those that wait until none is left.
+    unwanted: Queue,
+}
+
+impl Rare {
+    /// Returns the entries that wait for a change.
+    pub(super) fn observers(&mut self, observed: Observed) -> &mut Queue {
+        match observed {
+            Observed::Wanted => &mut self.wanted,
+            Observed::Unwanted => &mut self.unwanted,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.closed.is_none() && self.wanted.is_empty() && self.unwanted.is_empty()
+    }
 }
 
 /// The change that an observer of a key waits for.
@@ -202,10 +219,7 @@ impl<B> Mark<B> {
 
     #[inline]
     fn is_gone(&self) -> bool {
-        let observed = |rare: &Rare| rare.closed.is_some() || !rare.observers.is_empty();
-        self.value.is_none()
-            && self.queue.is_empty()
-            && !self.rare.as_ref().is_some_and(|rare| observed(rare))
+        self.value.is_none() && self.queue.is_empty() && self.rare.is_none()
     }
 
     #[inline]
@@ -216,6 +230,11 @@ impl<B> Mark<B> {
     /// Returns the lowest threshold that the key has not reached.
     pub(crate) fn lowest_waiting(&self) -> Option<u64> {
         self.queue.lowest_above(self.reached())
+    }
+
+    /// Removes the first observer that waits for this change.
+    fn pop_observer(&mut self, observed: Observed) -> Option<TaskId> {
+        self.rare.as_mut()?.observers(observed).pop_up_to(0)
     }
 
     /// Returns the end of an observer of the key; `None` if it has to wait. A closed key is never
@@ -255,18 +274,16 @@ impl<K: WatchKey, B: Beside> Engine for Values<K, B> {
     ) -> Left<K> {
         let mark = shard.records.at_mut(wait.record);
         match wait.wants {
-            Wants::Value(threshold) => {
-                mark.queue.remove(threshold, id);
-                tell_observers(shard, wait.record, also.now_ns, |told| {
-                    also.ended.push(told.of(&Outcome::Completed, 0));
-                });
-            }
-            Wants::Observed(_) => {
+            Wants::Value(threshold) => mark.queue.remove(threshold, id),
+            Wants::Observed(observed) => {
                 if let Some(rare) = &mut mark.rare {
-                    rare.observers.retain(|(_, observer)| *observer != id);
+                    rare.observers(observed).remove(0, id);
                 }
             }
         }
+        tell_observers(shard, wait.record, also.now_ns, |told| {
+            also.ended.push(told.of(&Outcome::Completed, 0));
+        });
         Left {
             emptied_key: go_if_gone(shard, wait.record),
             tells: wait.tells,
@@ -393,7 +410,7 @@ pub(super) fn end_listed<K: WatchKey, B: Beside>(
 }
 
 /// Answers the observers of a key that wait for what holds of it now, or never will: a closed key is
-/// not wanted any more. Their wakers go to `told`.
+/// not wanted any more. Their wakers go to `told`. Frees what is empty then.
 #[inline]
 pub(super) fn tell_observers<K: WatchKey, B: Beside>(
     shard: &mut Shard<Values<K, B>>,
@@ -413,24 +430,19 @@ fn tell_rare_observers<K: WatchKey, B: Beside>(
     now_ns: EndedAt,
     told: &mut dyn FnMut(Told),
 ) {
-    let mark = shard.records.at_mut(record);
-    let lowest = mark.lowest_waiting().unwrap_or(0);
-    let wanted = mark.end_of(Observed::Wanted);
-    let unwanted = mark.end_of(Observed::Unwanted);
-    let Some(rare) = &mut mark.rare else {
-        return;
-    };
-    let mut over = Vec::new();
-    rare.observers.retain(|(observed, id)| {
-        let end = match observed {
-            Observed::Wanted => &wanted,
-            Observed::Unwanted => &unwanted,
+    for observed in [Observed::Wanted, Observed::Unwanted] {
+        let mark = shard.records.at(record);
+        let lowest = mark.lowest_waiting().unwrap_or(0);
+        let Some(outcome) = mark.end_of(observed) else {
+            continue;
         };
-        over.extend(end.clone().map(|outcome| (*id, outcome)));
-        end.is_none()
-    });
-    for (id, outcome) in over {
-        end_listed(shard, id, &outcome, lowest, now_ns, &mut *told);
+        while let Some(id) = shard.records.at_mut(record).pop_observer(observed) {
+            end_listed(shard, id, &outcome, lowest, now_ns, &mut *told);
+        }
+    }
+    let rare = &mut shard.records.at_mut(record).rare;
+    if rare.as_ref().is_some_and(|rare| rare.is_empty()) {
+        *rare = None;
     }
 }
 

@@ -500,7 +500,8 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
 
     /// Returns a future that is ready once an operation waits for more than the key's value; it
     /// yields the lowest such threshold. A source that makes values on demand starts there. Ready
-    /// at once if one waits. One lock; O(log n) when it is told.
+    /// at once if one waits. One lock; O(log n) as it leaves, of n such futures of the key. The wait
+    /// that comes, or the last that goes, tells all of them under the lock.
     ///
     /// ```
     /// use std::time::Duration;

@@ -175,7 +175,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             Wants::Value(threshold) => mark.queue.push(threshold, handle.id()),
             Wants::Observed(observed) => {
                 let rare = mark.rare.get_or_insert_default();
-                rare.observers.push((observed, handle.id()));
+                rare.observers(observed).push(0, handle.id());
             }
         }
         if mark.rare.is_some() {

@@ -325,3 +325,35 @@ fn a_key_that_is_being_closed_is_not_wanted() {
     assert_eq!(*wanted.lock().unwrap(), Some(closed));
     assert_nothing_waits(&waits);
 }
+
+/// Each leaves by a look-up: this would take seconds if it passed by all others. Their key has a
+/// value, so its record stays.
+#[test]
+fn many_observers_leave_and_their_memory_goes() {
+    const MANY: usize = 50_000;
+    let (timer, waits, ends) = watermarks::<u32>();
+    ends.advance(&1, 1).unwrap();
+    drop(ends.wanted(&1, SECOND)); // what the shard keeps
+    let come_and_go = || {
+        let mut observers = Vec::new();
+        for _ in 0..MANY {
+            observers.push(ends.wanted(&1, SECOND));
+        }
+        timer.advance(SECOND);
+        assert_eq!(over(&mut observers[MANY - 1]), Err(WaitError::Expired));
+        drop(observers);
+        let wait = ends.wait_for(&1, 2, MINUTE);
+        let mut observers = Vec::new();
+        for _ in 0..MANY {
+            observers.push(ends.unwanted(&1, NEVER));
+        }
+        let first = observers.remove(0);
+        observers.truncate(1);
+        drop(wait);
+        let mut both = [first, observers.remove(0)];
+        assert!(both.iter_mut().all(|told| over(told) == Ok(())));
+    };
+    let kept = allocation_counter::measure(come_and_go).bytes_current;
+    assert!(kept < 20_000, "{kept}");
+    assert_nothing_waits(&waits);
+}
