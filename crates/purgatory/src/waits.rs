@@ -82,7 +82,7 @@ impl<K> Waits<K> {
     }
 
     /// Returns the number of keys that have waiters. Exact when idle. O(shards); of `Watermarks`,
-    /// `ReplicaSets` and keyed `Permits` O(keys).
+    /// `ReplicaSets` and keyed `Permits` O(keys), also for those that only have a value or permits out.
     pub fn keys(&self) -> usize {
         self.form.key_count()
     }
@@ -121,7 +121,8 @@ impl<K> Waits<K> {
     }
 
     /// Publishes the counts and times to the installed `metrics` recorder, labelled with the form's
-    /// name, as [`Purgatory::publish`](crate::Purgatory::publish) does. O(waits).
+    /// name, as [`Purgatory::publish`](crate::Purgatory::publish) does. O(waits), and the cost of
+    /// [`keys`](Self::keys).
     #[cfg(feature = "metrics")]
     #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn publish(&self) {
@@ -130,7 +131,7 @@ impl<K> Waits<K> {
 
     /// Publishes, and has every later [`publish`](Self::publish) of this form and its timer do so
     /// in detail: also how long waits waited that expired or were cancelled, as
-    /// [`Purgatory::publish_in_detail`](crate::Purgatory::publish_in_detail) does. O(waits).
+    /// [`Purgatory::publish_in_detail`](crate::Purgatory::publish_in_detail) does. Cost as `publish`.
     ///
     /// ```
     /// use purgatory::Watermarks;

@@ -32,7 +32,8 @@ pub(crate) trait AnyForm<K>: Send + Sync {
     /// Returns true once the form or its timer was shut down. O(1), without a lock.
     fn is_closed(&self) -> bool;
 
-    /// Returns the number of keys that have waiters. O(shards).
+    /// Returns the number of keys that have waiters. O(shards), or O(keys) of an engine that keeps no
+    /// count.
     fn key_count(&self) -> usize;
 
     /// Returns the bound on what waits, if there is one.
