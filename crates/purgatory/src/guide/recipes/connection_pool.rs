@@ -25,9 +25,11 @@ pub struct Pool {
 struct Idle {
     connections: Vec<Connection>,
     opened: u64,
+    /// Those in use are closed as they return.
+    is_closed: bool,
 }
 
-/// A connection in use. Dropped, it returns to the pool, unless it is broken.
+/// A connection in use. Dropped, it returns to the pool, unless it is broken or the pool is closed.
 pub struct Pooled {
     pub connection: Option<Connection>,
     idle: Arc<Mutex<Idle>>,
@@ -66,10 +68,13 @@ impl Pool {
         self.permits.resize(max);
     }
 
-    /// No client gets a connection any more, and those that wait are told. Idle ones are closed.
+    /// No client gets a connection any more, and those that wait are told. Idle ones are closed,
+    /// others once they return.
     pub fn close(&self) {
         self.permits.close();
-        self.idle.lock().unwrap().connections.clear();
+        let mut idle = self.idle.lock().unwrap();
+        idle.is_closed = true;
+        idle.connections.clear();
     }
 }
 
@@ -89,8 +94,9 @@ impl Idle {
 impl Drop for Pooled {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
-            if !connection.is_broken {
-                self.idle.lock().unwrap().connections.push(connection);
+            let mut idle = self.idle.lock().unwrap();
+            if !connection.is_broken && !idle.is_closed {
+                idle.connections.push(connection);
             }
         }
     }
@@ -113,5 +119,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     pool.close();
     assert!(pool.get(Duration::from_secs(5)).await.is_err());
+    drop(third); // it was in use, and goes now
+    assert!(pool.idle.lock().unwrap().connections.is_empty());
     Ok(())
 }
