@@ -63,8 +63,9 @@ use crate::{
 ///
 /// # Locks
 /// A key's `Eq` and `Clone` run under its shard's lock and must not call back. Callbacks and wakers
-/// run with nothing locked: on the thread that advances, cancels or removes, and on the executor
-/// for a wait that has expired.
+/// run with nothing locked, on the thread that ends the wait; that is the one that parks it, if it
+/// is over at once. The executor calls back what expires later, and what a
+/// [shutdown](Waits::shutdown) cancels.
 #[derive(Clone)]
 pub struct Watermarks<K: WatchKey, V: WatermarkValue = u64> {
     pub(crate) handle: Handle<Values<K>>,
