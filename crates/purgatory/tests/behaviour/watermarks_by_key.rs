@@ -134,6 +134,26 @@ fn wait_for_each_of_many_keys_takes_no_square() {
     assert_nothing_waits(&waits);
 }
 
+/// An observer of its first key is told once its other part has left, too.
+#[test]
+fn parts_of_a_dropped_wait_leave_before_any_wake() {
+    let (_timer, waits, ends) = watermarks::<u32>();
+    let each = ends.wait_for_each(&[(1, 5), (2, 5)], MINUTE);
+    let mut unwanted = ends.unwanted(&1, MINUTE);
+    let seen = Arc::new(Mutex::new(None));
+    let woken = {
+        let waits = waits.clone();
+        let seen = seen.clone();
+        waker(move || *seen.lock().unwrap() = Some(waits.len()))
+    };
+    let mut context = Context::from_waker(&woken);
+    assert!(Pin::new(&mut unwanted).poll(&mut context).is_pending());
+    drop(each);
+    assert_eq!(*seen.lock().unwrap(), Some(0));
+    assert_eq!(over(&mut unwanted), Ok(()));
+    assert_nothing_waits(&waits);
+}
+
 /// A key is copied when it is new, not for each wait.
 #[test]
 fn waits_take_borrowed_forms_of_their_key() {

@@ -568,7 +568,8 @@ impl Reference {
         let wait = &mut self.waits[number];
         if wait.is_here && std::mem::take(&mut wait.has_future) {
             wait.end = None;
-            self.give_up(number);
+            // All its parts are out before the first observer is told.
+            self.in_call(|reference, _| reference.give_up(number));
         }
     }
 
