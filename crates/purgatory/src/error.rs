@@ -93,8 +93,8 @@ pub enum WaitError {
     /// The wait was cancelled, by a call or with its purgatory, or its condition panicked.
     Cancelled(CancelReason),
     /// The thread must not block, since the end of the wait may need it: it runs a check, a
-    /// callback or a timer's task, or it runs the tasks of a tokio runtime on which the timer or
-    /// the executor is. Await the future there, or block in `spawn_blocking`. In a child of `fork`
+    /// callback or a timer's task, or it runs the tasks of a tokio runtime, and the timer or the
+    /// executor is on one. Await the future there, or block in `spawn_blocking`. In a child of `fork`
     /// every thread is refused: the timer's threads are in the parent.
     MustNotBlock,
     /// It has no watch key, so nothing could complete it.

@@ -55,7 +55,8 @@ pub trait DelayedOperation: Send + 'static {
     /// [`Completed`](Outcome::Completed).
     ///
     /// Runs on the thread that parks the operation or signals one of its keys; on the executor for
-    /// a [recheck](crate::Builder::recheck_every) or [last check](crate::Builder::check_at_expiry).
+    /// a [recheck](crate::Builder::recheck_every) or [last check](crate::Builder::check_at_expiry), or
+    /// on the thread that has the operation under check then.
     /// It must not block: while it runs, the operation can neither expire nor be cancelled. It may
     /// run any number of times, but not again once it has returned true. It may call the purgatory;
     /// callbacks of operations that it ends run when the outermost call returns.
@@ -112,7 +113,8 @@ pub trait DelayedOperation: Send + 'static {
 
     /// Learns that the operation expires, just before [`on_complete`](Self::on_complete) is called
     /// with [`Outcome::Expired`], on the same thread. `late` reads the timer's clock and returns
-    /// the time since the deadline, which was rounded up to a tick. Does nothing by default.
+    /// the time since the deadline, which was rounded up to a tick; zero if the time was up as it was
+    /// parked. Does nothing by default.
     ///
     /// An expiry that is late by far more than its executor's delay indicates a
     /// [pause of the process](crate::guide::time#a-pause-of-the-process).

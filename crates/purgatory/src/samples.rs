@@ -24,12 +24,12 @@ fn times(times: Times) -> Vec<Sample> {
         waits("cancelled", times.cancelled).in_detail(),
         Sample::times(
             "purgatory_expiry_lateness_seconds",
-            "How long after its deadline what expired was taken off the wheel.",
+            "How long after its deadline what expired was taken off the wheel, behind its last check.",
             times.lateness,
         ),
         Sample::times(
             "purgatory_callback_delay_seconds",
-            "How long callbacks waited for the executor.",
+            "How long callbacks and last checks waited for the executor.",
             times.callback_delay,
         ),
     ]
@@ -134,7 +134,7 @@ fn counters(stats: &Stats) -> Vec<Sample> {
         ),
         (
             "purgatory_panics_total",
-            "Checks and callbacks that have panicked.",
+            "Panics of checks, callbacks, wakers, hooks and drops.",
             stats.panics,
         ),
         (

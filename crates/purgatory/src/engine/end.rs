@@ -68,7 +68,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         count
     }
 
-    /// Claims everything parked. What threads hold is left a request, and a shutdown waits for it.
+    /// Claims everything parked. What threads hold is left a request; a shutdown waits for it.
     pub(super) fn claim_all(&self, outcome: &Outcome) -> AllEnded<K, O> {
         let mut claimed = AllEnded::new();
         let mut tour = Tour::default();
@@ -77,9 +77,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         while let Some((mut shard, handles)) = tour.next(&self.shards) {
             for handle in handles {
                 claimed.extend(shard.claim(handle, outcome, now_ns).reached());
-                if let Some(held) = shard.get_mut(handle) {
-                    held.hold_shutdown(&self.frame.closing);
-                }
+                shard.hold_shutdown(handle, &self.frame.closing);
             }
         }
         claimed

@@ -18,7 +18,10 @@ use timer_core::{
 };
 
 use crate::{
-    engine::{BUDGET, Core, Kernel, trampoline::Call},
+    engine::{
+        BUDGET, Core, Kernel,
+        trampoline::{Call, enqueue},
+    },
     operation::{DelayedOperation, Outcome, ReachResult, Timeout},
     shard::{AllEnded, Shard, expire::CallbackJob},
     stats::Stats,
@@ -141,8 +144,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 if last.is_some() {
                     jobs.push_front(job);
                     let core = self.clone();
-                    let rest = Job::new(move || core.run_jobs(jobs, queued_ns, under_way));
-                    self.frame.executor.execute(rest);
+                    let rest = move || core.run_jobs(jobs, queued_ns, under_way);
+                    // An executor that is closed runs it here. The outermost call goes on with what
+                    // is left then, so that it needs no stack.
+                    let call = self.frame.enter();
+                    if call.is_nested() {
+                        enqueue(rest);
+                    } else {
+                        self.frame.executor.execute(Job::new(rest));
+                    }
                     return;
                 }
             }

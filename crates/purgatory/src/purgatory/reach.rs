@@ -45,7 +45,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// The operation of a [`wait`](Purgatory::wait) is best ended here: call its `on_complete`.
     /// Dropped, it ends as [`Panicked`](crate::CancelReason::Panicked). Parked again, it still
-    /// answers its future, which does not know the new id and neither cancels nor reschedules it. It
+    /// answers its future, which does not know the new id and neither cancels nor reschedules it; once
+    /// that is dropped, its condition never comes true. It
     /// has a last check only if the purgatory [checks at expiry](crate::Builder::check_at_expiry). A
     /// [`next_event`](Purgatory::next_event) is over as it is parked again.
     ///
@@ -149,7 +150,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// The operation of a [`wait`](Purgatory::wait) that another one replaces here is the caller's,
     /// as one that was [taken](Self::take). The place stays the future's until it has its answer: to
-    /// drop it then ends the one that lies there.
+    /// drop it before ends the one that lies there.
     ///
     /// # Panics
     /// Resumes a panic of `reach`; the operation stays parked, as `reach` left it.

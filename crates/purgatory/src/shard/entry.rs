@@ -238,7 +238,7 @@ impl<O> Entry<O> {
     }
 
     /// Counts a held operation as under way until its holder has called it back.
-    pub(crate) fn hold_shutdown(&mut self, closing: &Latch) {
+    pub(super) fn hold_shutdown(&mut self, closing: &Latch) {
         let cold = self.cold.get_or_insert_with(|| ColdState::new(None));
         cold.closing.get_or_insert_with(|| closing.begin());
     }
@@ -278,6 +278,7 @@ impl<O> Entry<O> {
         let is_expiry = matches!(cold.end, Some(Outcome::Expired));
         let may_check_again = mem::take(&mut cold.may_check_again) && is_expiry;
         if may_check_again && verdict == Verdict::Unsatisfied {
+            cold.check_seen_ns = u64::MAX; // that of the check before
             if mem::take(&mut self.check_asked) {
                 return AfterCheck::CheckAgain(Cause::Event);
             }
@@ -346,9 +347,11 @@ mod tests {
             if is_asked {
                 entry.request_check();
             }
+            assert_eq!(entry.check_seen_ns(3), Some(3));
             let mut after = entry.after_check(Verdict::Unsatisfied, last_check);
             if let Some(cause) = cause {
                 assert_eq!(after, AfterCheck::CheckAgain(cause));
+                assert_eq!(entry.check_seen_ns(7), Some(7), "another check");
                 after = entry.after_check(Verdict::Unsatisfied, last_check);
             }
             assert_eq!(after, expired());

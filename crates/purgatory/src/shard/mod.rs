@@ -18,7 +18,7 @@ mod watchers;
 use smallvec::SmallVec;
 use timer_core::{
     MAX_TASKS, TaskId, TickLength, TimerHandle, TimingWheel,
-    driver::{ShardPlan, ShardState},
+    driver::{ShardPlan, ShardState, sync::Latch},
 };
 
 use self::{
@@ -349,6 +349,16 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
     ) -> ReachResult<Ended<K, O>> {
         let claim = |entry: &mut Entry<O>| entry.claim(outcome);
         self.end_with_payload(handle, outcome, u64::MAX, now_ns, claim)
+    }
+
+    /// Counts a held operation as under way until its holder has called it back, if the shard is
+    /// closed: a shutdown ends it.
+    pub(crate) fn hold_shutdown(&mut self, handle: TimerHandle, closing: &Latch) {
+        if self.closed {
+            if let Some(entry) = self.get_mut(handle) {
+                entry.hold_shutdown(closing);
+            }
+        }
     }
 
     /// Ends an operation if `take` takes its payload.

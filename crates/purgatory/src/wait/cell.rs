@@ -15,7 +15,7 @@ use std::{
     task::{Poll, Waker},
 };
 
-use timer_core::{TimerHandle, driver::contain};
+use timer_core::TimerHandle;
 
 use crate::{
     boxed::{
@@ -24,7 +24,7 @@ use crate::{
     },
     engine::Core,
     error::WaitError,
-    operation::{CancelReason, OperationId, Outcome, ReachResult, Timeout, ToPark},
+    operation::{CancelReason, OperationId, Outcome, Timeout, ToPark},
     origin::{AnswerOrigin, PANICKED, Progress},
     sync::{AtomicBool, Mutex, Ordering, Share, Unwatched},
     table::call::in_turn,
@@ -98,7 +98,8 @@ struct Cell<K: WatchKey, C: Condition> {
     slot: Mutex<Slot>,
     /// The last check came true. The holder's alone, so not the model's.
     has_value: atomic::AtomicBool,
-    /// The future was dropped while its entry was under check: no check is to come true.
+    /// The future was dropped before there was an answer: no check is to come true any more, wherever
+    /// the operation is.
     is_deserted: AtomicBool,
     /// A future keeps the memory of its purgatory. That is open as long as it has handles.
     core: Share<Arc<Core<K, BoxedOperation>>>,
@@ -134,9 +135,11 @@ impl<K: WatchKey, C: Condition> Waiting for Cell<K, C> {
 
     fn lose(self: Arc<Self>) {
         let core = self.core.clone();
+        let ends = core.clone();
         in_turn(&core.frame.executor, move || {
             // The thread may be panicking; a second panic, of the waker, would abort.
-            let _ = contain(|| self.end(&Outcome::Cancelled(CancelReason::Panicked)));
+            let lost = Outcome::Cancelled(CancelReason::Panicked);
+            ends.frame.call(|| self.end(&lost));
         });
     }
 }
@@ -173,7 +176,8 @@ impl<K: WatchKey, C: Condition> Cell<K, C> {
             Ok(Err(error)) => Err(error),
             Err(panic) => {
                 // A second panic, of the waker, would abort.
-                let _ = contain(|| self.answer(Err(PANICKED)));
+                let core = self.core.clone();
+                core.frame.call(|| self.answer(Err(PANICKED)));
                 resume_unwind(panic);
             }
         };
@@ -283,10 +287,11 @@ impl<K: WatchKey, C: Condition> AnswerOrigin<C::Value> for Cell<K, C> {
         if !matches!(before, Slot::Waiting(None)) {
             self.drop_in_turn(before);
         }
-        // 2. Its entry ends. A check that is under way there may find that out as it comes true.
-        let dropped = Outcome::Cancelled(CancelReason::FutureDropped);
-        if waits && self.core.end_one(handle, dropped) == ReachResult::UnderCheck {
+        // 2. Its entry ends. A check that is under way may find that out as it comes true.
+        if waits {
             self.is_deserted.store(true, Ordering::Relaxed);
+            let dropped = Outcome::Cancelled(CancelReason::FutureDropped);
+            let _ = self.core.end_one(handle, dropped);
         }
     }
 

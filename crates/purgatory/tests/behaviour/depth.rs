@@ -526,3 +526,30 @@ fn values_that_hold_the_next_future_need_no_stack() {
         assert_empty(&waits);
     });
 }
+
+/// Runs jobs where they are handed over.
+#[derive(Debug)]
+struct InPlace;
+
+impl Executor for InPlace {
+    fn execute(&self, job: Job) {
+        job.run();
+    }
+}
+
+/// Watches are released in pieces, of which each is a job that the one before hands over.
+#[test]
+fn jobs_that_an_executor_runs_in_place_need_no_stack() {
+    on_a_small_stack(|| {
+        let waits: Waits = Purgatory::builder("test")
+            .executor(InPlace)
+            .build()
+            .unwrap();
+        let keys: Vec<usize> = (0..20_000).collect();
+        for _ in 0..16 {
+            waits.park(never(), &keys, NEVER);
+        }
+        assert_eq!(waits.shutdown(Duration::ZERO), 0);
+        assert_empty(&waits);
+    });
+}

@@ -91,6 +91,27 @@ fn shutdown_waits_for_the_callback_of_an_operation_under_check() {
     assert_empty(&purgatory);
 }
 
+/// It was cancelled before, so its callback may run on.
+#[test]
+fn shutdown_waits_for_no_callback_of_what_was_cancelled_before() {
+    let (_timer, purgatory): (_, Purgatory<&str>) = by_hand();
+    let checking = Stop::new();
+    let calling = Stop::armed();
+    let (in_check, in_callback) = (checking.clone(), calling.clone());
+    let check = move || {
+        in_check.here();
+        false
+    };
+    purgatory.park(when(check, move |_| in_callback.here()), &["a"], NEVER);
+    checking.arm();
+    let signals = purgatory.clone();
+    let event = thread::spawn(move || signals.check_and_complete(&"a"));
+    checking.meanwhile(|| assert_eq!(purgatory.cancel_all("over"), 0));
+    calling.meanwhile(|| assert_eq!(purgatory.shutdown(MINUTE), 0));
+    event.join().unwrap();
+    assert_empty(&purgatory);
+}
+
 /// An event between its first check and its registration has the parking thread check it again,
 /// while it is in the shard already.
 #[test]
