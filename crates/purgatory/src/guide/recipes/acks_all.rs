@@ -29,10 +29,11 @@ impl Partition {
         self.logs.wait_for_in(&(), epoch, required_offset, TIMEOUT)
     }
 
-    /// A replica has come this far. One that is not in sync joins as soon as it has caught up.
-    pub fn fetched(&self, replica: Replica, offset: u64) -> Result<usize, WaitError> {
-        match self.logs.report(&(), &replica, offset) {
-            Err(WaitError::NoMember) => match self.logs.join(&(), replica, offset) {
+    /// A replica has come this far in the log of this epoch's leader. One that is not in sync joins
+    /// as soon as it has caught up.
+    pub fn fetched(&self, epoch: u64, replica: Replica, offset: u64) -> Result<usize, WaitError> {
+        match self.logs.report_in(&(), epoch, &replica, offset) {
+            Err(WaitError::NoMember) => match self.logs.join_in(&(), epoch, replica, offset) {
                 Err(WaitError::Behind { .. }) => Ok(0), // it goes on catching up
                 joined => joined,
             },
@@ -61,16 +62,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     orders.lead(1, &[("leader", 0), ("a", 0), ("b", 0)])?;
     let [first, second] = [1, 2].map(|offset| orders.produce(1, offset));
-    orders.fetched("leader", 2)?;
-    orders.fetched("a", 2)?;
-    assert_eq!(orders.fetched("b", 1)?, 1);
+    orders.fetched(1, "leader", 2)?;
+    orders.fetched(1, "a", 2)?;
+    assert_eq!(orders.fetched(1, "b", 1)?, 1);
     assert_eq!(first.wait_blocking(), Ok(1));
     // "b" has lost its disk: the others suffice, and it comes back once it has all.
-    assert_eq!(orders.fetched("b", 0)?, 1);
+    assert_eq!(orders.fetched(1, "b", 0)?, 1);
     assert_eq!(second.wait_blocking(), Ok(2));
-    assert_eq!(orders.fetched("b", 1)?, 0);
+    assert_eq!(orders.fetched(1, "b", 1)?, 0);
     assert_eq!(orders.logs.members(&()).len(), 2);
-    orders.fetched("b", 2)?;
+    orders.fetched(1, "b", 2)?;
     assert_eq!(orders.logs.members(&()).len(), 3);
     Ok(())
 }

@@ -24,13 +24,13 @@ fn produces_end_when_a_lagging_replica_falls_out() {
     let mut produces: Vec<_> = (1..=PRODUCES)
         .map(|offset| orders.produce(1, offset))
         .collect();
-    assert_eq!(orders.fetched("leader", PRODUCES), Ok(0));
-    assert_eq!(orders.fetched("b", 100), Ok(0));
-    assert_eq!(orders.fetched("a", PRODUCES - 1), Ok(100));
+    assert_eq!(orders.fetched(1, "leader", PRODUCES), Ok(0));
+    assert_eq!(orders.fetched(1, "b", 100), Ok(0));
+    assert_eq!(orders.fetched(1, "a", PRODUCES - 1), Ok(100));
     // Looks at each half of the limit: "a" catches up in between, "b" does not.
     assert_eq!(orders.shrink(), Ok(0));
     timer.advance(5 * SECOND);
-    assert_eq!(orders.fetched("a", PRODUCES), Ok(0));
+    assert_eq!(orders.fetched(1, "a", PRODUCES), Ok(0));
     assert_eq!(orders.shrink(), Ok(0));
     timer.advance(5 * SECOND);
     assert_eq!(orders.shrink(), Ok(PRODUCES as usize - 100));
@@ -40,14 +40,14 @@ fn produces_end_when_a_lagging_replica_falls_out() {
 
     // A produce that comes later does not wait for it; it comes back once it has caught up.
     let mut later = orders.produce(1, PRODUCES + 1);
-    assert_eq!(orders.fetched("b", PRODUCES - 1), Ok(0));
+    assert_eq!(orders.fetched(1, "b", PRODUCES - 1), Ok(0));
     assert_eq!(orders.logs.members(&()).len(), 2);
-    assert_eq!(orders.fetched("leader", PRODUCES + 1), Ok(0));
-    assert_eq!(orders.fetched("b", PRODUCES), Ok(0));
+    assert_eq!(orders.fetched(1, "leader", PRODUCES + 1), Ok(0));
+    assert_eq!(orders.fetched(1, "b", PRODUCES), Ok(0));
     assert_eq!(orders.logs.members(&()).len(), 3);
-    assert_eq!(orders.fetched("a", PRODUCES + 1), Ok(0));
+    assert_eq!(orders.fetched(1, "a", PRODUCES + 1), Ok(0));
     assert!(poll(&mut later).is_pending(), "b is in the set again");
-    assert_eq!(orders.fetched("b", PRODUCES + 1), Ok(1));
+    assert_eq!(orders.fetched(1, "b", PRODUCES + 1), Ok(1));
     assert_eq!(over(&mut later), Ok(PRODUCES + 1));
     nothing_waits(&orders.logs.waits());
 }
@@ -59,10 +59,10 @@ fn a_replica_that_keeps_up_with_a_log_that_grows_stays() {
     let in_sync = || orders.logs.members(&()).len();
     let mut b_has = 0;
     for offset in 1..=6000 {
-        orders.fetched("leader", offset).unwrap();
-        orders.fetched("a", offset - 1).unwrap();
+        orders.fetched(1, "leader", offset).unwrap();
+        orders.fetched(1, "a", offset - 1).unwrap();
         if offset <= 3000 {
-            orders.fetched("b", offset - 1).unwrap();
+            orders.fetched(1, "b", offset - 1).unwrap();
             b_has = offset - 1;
         }
         timer.advance(Duration::from_millis(10));
@@ -73,6 +73,24 @@ fn a_replica_that_keeps_up_with_a_log_that_grows_stays() {
         assert_eq!(in_sync(), if offset < 4000 { 3 } else { 2 }, "{offset}");
     }
     assert_eq!((b_has, orders.logs.watermark(&())), (2999, Some(5999)));
+}
+
+/// "a" was fetched up to 100 from the last leader, and this comes late. It has cut its log back to 80.
+#[test]
+fn a_fetch_of_the_last_leader_acknowledges_nothing() {
+    let (_timer, orders) = partition();
+    orders.lead(2, &[("b", 80), ("a", 80)]).unwrap();
+    let mut produce = orders.produce(2, 100);
+    assert_eq!(orders.fetched(2, "b", 100), Ok(0));
+    let late = Err(WaitError::OtherEpoch {
+        named: 1,
+        present: 2,
+    });
+    assert_eq!(orders.fetched(1, "a", 100), late); // in the set
+    assert_eq!(orders.fetched(1, "leader", 100), late); // and not in it
+    assert!(poll(&mut produce).is_pending());
+    assert_eq!(orders.fetched(2, "a", 100), Ok(1));
+    assert_eq!(over(&mut produce), Ok(100));
 }
 
 fn produces() -> (ManualTimer, Produces) {
