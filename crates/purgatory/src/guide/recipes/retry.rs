@@ -25,8 +25,13 @@ impl Attempt {
         self.report(format!("attempt {}, {timeout:?}", self.number));
         if let Err(refused) = attempts.try_complete_else_watch(self, &[request], timeout) {
             let reason = refused.reason.to_string();
-            refused.into_inner().report(reason);
+            refused.into_inner().end(reason);
         }
+    }
+
+    /// Reports the answer, also one that came after the deadline; otherwise why there is none.
+    fn end(&self, reason: String) {
+        self.report(self.answer.get().cloned().unwrap_or(reason));
     }
 
     fn report(&self, text: String) {
@@ -40,16 +45,15 @@ impl DelayedOperation for Attempt {
     }
 
     fn on_complete(self, outcome: Outcome) {
-        if let Some(answer) = self.answer.get() {
-            self.report(answer.clone()); // also one that came after the deadline
-        } else if outcome == Outcome::Expired && self.number + 1 < ATTEMPTS {
+        let is_answered = self.answer.get().is_some();
+        if !is_answered && outcome == Outcome::Expired && self.number + 1 < ATTEMPTS {
             let next = Attempt {
                 number: self.number + 1,
                 ..self
             };
             next.start();
         } else {
-            self.report(outcome.to_string());
+            self.end(outcome.to_string());
         }
     }
 }

@@ -90,6 +90,15 @@ fn a_shutdown_is_reported_before_and_during_a_wait() {
     call.start().ended(1, "the purgatory was shut down");
 }
 
+/// Its answer has come as the shutdown refuses the attempt.
+#[test]
+fn a_refused_attempt_reports_its_answer() {
+    let call = Call::over(by_hand());
+    call.attempts.shutdown(SECOND);
+    call.answered();
+    call.start().ended(1, "answer");
+}
+
 /// The close falls between the request's first check and its registration.
 #[test]
 fn a_close_while_a_request_parks_completes_it() {
