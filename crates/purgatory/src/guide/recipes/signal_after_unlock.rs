@@ -30,8 +30,8 @@ impl Drop for SignalOnDrop<'_> {
 }
 
 impl Accounts {
-    /// Makes all of these payments together. Those made before a panic are signalled, too.
-    pub fn pay(&self, payments: &[(u32, u64)]) {
+    /// Makes these payments under one lock, up to one that fails. Those before it are signalled, too.
+    pub fn pay(&self, payments: &[(u32, u64)]) -> Result<(), &'static str> {
         let mut changed = SignalOnDrop {
             waits: &self.waits,
             keys: Vec::new(),
@@ -39,9 +39,11 @@ impl Accounts {
         let mut balances = self.balances.lock().unwrap();
         for &(account, amount) in payments {
             let balance = balances.entry(account).or_default();
-            *balance = balance.checked_add(amount).unwrap(); // the condition first ...
+            let paid = balance.checked_add(amount).ok_or("the balance overflows")?;
+            *balance = paid; // the condition first ...
             changed.keys.push(account); // ... its event when `balances` is unlocked
         }
+        Ok(())
     }
 
     /// A future of the account's balance, once it is at least `amount`.
@@ -62,8 +64,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let rent = accounts.funded(1, 50);
     let trip = accounts.funded(2, 80);
-    accounts.pay(&[(1, 60), (2, 60)]);
-    accounts.pay(&[(2, 60)]);
+    accounts.pay(&[(1, 60), (2, 60)])?;
+    accounts.pay(&[(2, 60)])?;
     assert_eq!(rent.wait_blocking()?, 60);
     assert_eq!(trip.wait_blocking()?, 120);
     Ok(())
