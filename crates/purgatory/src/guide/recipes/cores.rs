@@ -7,6 +7,9 @@ use std::time::Duration;
 use purgatory::timer_core::{BuildError, ManualTimer};
 use purgatory::{BoxedOperation, CancelReason, DelayedOperation, Outcome, Purgatory};
 
+/// The most messages of one round, so that requests expire under load, too.
+const MESSAGES_MAX: usize = 1000;
+
 pub enum Message {
     Request(Duration, BoxedOperation),
     Event,
@@ -32,10 +35,13 @@ impl Core {
     }
 
     /// One round of the core's loop, `passed` after the last. Returns the time until the next
-    /// deadline.
+    /// deadline; zero if messages are left.
     pub fn run_once(&self, passed: Duration) -> Option<Duration> {
         self.timer.advance(passed); // requests whose time is up expire here
-        for (key, message) in self.inbox.try_iter() {
+        for _ in 0..MESSAGES_MAX {
+            let Ok((key, message)) = self.inbox.try_recv() else {
+                return self.timer.next_due_in();
+            };
             match message {
                 Message::Request(timeout, request) => self.park(key, request, timeout),
                 Message::Event => {
@@ -43,7 +49,7 @@ impl Core {
                 }
             }
         }
-        self.timer.next_due_in()
+        Some(Duration::ZERO)
     }
 
     /// Each request is answered: a refused one here.

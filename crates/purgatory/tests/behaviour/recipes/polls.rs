@@ -201,6 +201,30 @@ fn messages_are_handled_in_order_by_the_core() {
     nothing_is_left(&core.waits);
 }
 
+/// Sends a request that is met at once, and whose answer sends the next.
+fn ask_again(outbox: &mpsc::Sender<(u64, Message)>, left: u64) {
+    if left > 0 {
+        let next = outbox.clone();
+        let request = when(|| true, move |_| ask_again(&next, left - 1));
+        outbox.send((1, Message::Request(SECOND, request))).unwrap();
+    }
+}
+
+/// A round ends though the core's inbox is never empty.
+#[test]
+fn requests_expire_while_messages_keep_coming() {
+    let (outbox, core) = Core::new().unwrap();
+    let (client, answers) = mpsc::channel();
+    let request = when(|| false, move |outcome| client.send(outcome).unwrap());
+    outbox.send((1, Message::Request(SECOND, request))).unwrap();
+    ask_again(&outbox, 5000);
+    assert_eq!(core.run_once(MS), Some(Duration::ZERO)); // messages are left
+    core.run_once(SECOND);
+    reported(&answers, &[Expired]);
+    while core.run_once(MS).is_some() {}
+    nothing_is_left(&core.waits);
+}
+
 #[test]
 fn requests_refused_by_a_core_are_answered() {
     let (outbox, core) = Core::new().unwrap();
