@@ -3,6 +3,7 @@
 use std::{
     any::Any,
     sync::{Arc, Mutex, mpsc},
+    time::Duration,
 };
 
 use purgatory::{DelayedOperation, Outcome, Purgatory, Timeout, WaitError};
@@ -40,7 +41,8 @@ impl DelayedOperation for Pull {
     }
 
     fn on_complete(self, _: Outcome) {
-        let _ = self.client.send(self.read()); // empty at a timeout; the client may have gone
+        // Empty at a timeout or a stop. The client may have gone.
+        let _ = self.client.send(self.read());
     }
 }
 
@@ -74,6 +76,12 @@ impl Broker {
             .try_complete_else_watch(pull, &["orders"], timeout)?;
         Ok(())
     }
+
+    /// Answers the pulls that are held, and refuses later ones. Returns how many still run at the
+    /// limit.
+    pub fn stop(&self, limit: Duration) -> usize {
+        self.pulls.shutdown(limit)
+    }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -83,12 +91,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let (client, answers) = mpsc::channel();
     for tag in ["red", "blue"] {
-        broker.pull(tag, client.clone(), std::time::Duration::from_secs(30))?;
+        broker.pull(tag, client.clone(), Duration::from_secs(30))?;
     }
     assert_eq!(broker.store(("green", 1)), 0);
     assert_eq!(broker.store(("blue", 2)), 1);
     assert_eq!(answers.recv()?, [("blue", 2)]);
-    assert_eq!(broker.pulls.complete_all(), 1); // the broker stops
+    assert_eq!(broker.stop(Duration::from_secs(30)), 0);
     assert!(answers.recv()?.is_empty());
     Ok(())
 }

@@ -23,6 +23,11 @@ fn a_pull_gets_messages_of_its_tag() {
     reported(&answers, &[vec![("red", 2)], vec![("red", 2)]]);
     timer.advance(SECOND);
     reported(&answers, &[vec![]]);
+    // A pull that comes as the broker stops is answered, too: by the caller.
+    broker.pull("red", client.clone(), SECOND).unwrap();
+    assert_eq!(broker.stop(SECOND), 0);
+    reported(&answers, &[vec![]]);
+    assert!(broker.pull("red", client, SECOND).is_err());
     nothing_is_left(&broker.pulls);
 }
 
