@@ -17,8 +17,8 @@ pub struct Document {
 }
 
 impl Document {
-    /// Changes the text. `save` gets the newest, at the latest as the purgatory shuts down. False:
-    /// that has happened, and nothing will be saved.
+    /// Changes the text. `save` gets the newest, at the latest as the purgatory shuts down. False: it
+    /// is shut down, or full. The text is in `unsaved` then, unless a save that was due has taken it.
     pub fn edit(&mut self, text: &str, save: impl FnOnce(String) + Send + 'static) -> bool {
         // The text first: a save that is about to run then takes it.
         *self.unsaved.lock().unwrap() = Some(text.to_owned());

@@ -57,6 +57,35 @@ fn a_discarded_text_is_not_saved() {
     reported::<_, &str>(&saved, &[]);
 }
 
+/// The first save was due before the shutdown, and its callback waits for the executor.
+#[test]
+fn a_refused_text_stays_unless_a_due_save_takes_it() {
+    let (timer, saves, later) = manual_and_late();
+    let (disk, saved) = mpsc::channel();
+    let mut notes = Document {
+        name: "notes",
+        unsaved: Arc::default(),
+        saves: saves.clone(),
+        pending: None,
+    };
+    let unsaved = notes.unsaved.clone();
+    let mut edit = |text| {
+        let disk = disk.clone();
+        notes.edit(text, move |text| disk.send(text).unwrap())
+    };
+    assert!(edit("a"));
+    timer.advance(2 * SECOND);
+    saves.shutdown(Duration::ZERO);
+    assert!(!edit("ab"));
+    later.run();
+    reported(&saved, &["ab"]);
+    assert!(!edit("abc"));
+    later.run();
+    reported::<_, &str>(&saved, &[]);
+    assert_eq!(unsaved.lock().unwrap().take().as_deref(), Some("abc"));
+    nothing_is_left(&saves);
+}
+
 type Reports = mpsc::Receiver<(&'static str, u64)>;
 
 fn sessions() -> (ManualTimer, Sessions, Reports, Later) {
