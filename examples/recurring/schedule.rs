@@ -169,7 +169,8 @@ impl Recurring {
     }
 
     fn say(&self, line: &str) {
-        (self.report)(line);
+        // A report that panics must not end the schedule, either.
+        let _ = catch_unwind(AssertUnwindSafe(|| (self.report)(line)));
     }
 }
 
@@ -271,6 +272,32 @@ mod tests {
         assert_eq!(reported.len(), 3);
         assert!(reported[0].contains("2026-01-01T09:00"), "{}", reported[0]);
         assert!(reported[0].contains("panicked"), "{}", reported[0]);
+    }
+
+    #[test]
+    fn schedule_outlives_a_report_that_panics() {
+        let timer = ManualTimer::new();
+        let clock = timer.clock();
+        let runs = Arc::new(AtomicI64::new(0));
+        let ran = runs.clone();
+        let task = move |_: &Zoned| {
+            ran.fetch_add(1, SeqCst);
+            panic!("a task of this test panics, as it should");
+        };
+        let recurring = Recurring {
+            cron: "0 9 * * *".parse().unwrap(),
+            zone: TimeZone::UTC,
+            timer: timer.clone().into(),
+            wall: Arc::new(move || {
+                Timestamp::UNIX_EPOCH + SignedDuration::from_nanos(clock.now_ns() as i64)
+            }),
+            look_every: LOOK_EVERY,
+            task: Box::new(task),
+            report: Box::new(|line| panic!("so does its report: {line}")),
+        };
+        recurring.start();
+        timer.advance(3 * DAY);
+        assert_eq!(runs.load(SeqCst), 3);
     }
 
     #[test]
