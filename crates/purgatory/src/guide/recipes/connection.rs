@@ -1,10 +1,7 @@
 // The requests of a connection, which end with it.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
-    },
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
     time::Duration,
 };
 
@@ -20,35 +17,40 @@ pub enum Key {
 
 pub struct Connection {
     pub number: u64,
-    pub closed: Arc<AtomicBool>,
+    pub closed: AtomicBool,
     pub requests: Purgatory<Key>,
 }
 
 impl Connection {
-    /// Answers when an append has made the request ready, or the connection has gone.
+    /// Answers when an append has made the request ready, or as cancelled when the connection has
+    /// gone.
     pub fn request(
         &self,
         partition: u32,
-        is_ready: impl Fn() -> bool + Send + 'static,
+        is_ready: impl FnMut() -> bool + Send + 'static,
         answer: impl FnOnce(Outcome) + Send + 'static,
     ) -> Result<Option<OperationId>, WaitError> {
-        let closed = self.closed.clone();
-        let request = when(move || closed.load(SeqCst) || is_ready(), answer);
         let keys = [Key::Partition(partition), Key::Connection(self.number)];
+        let request = when(is_ready, answer);
         let parked = self
             .requests
             .try_complete_else_watch(request, &keys, TIMEOUT)?;
+        // A close before the request was parked has not reached it.
+        if self.closed.load(SeqCst) {
+            self.cancel();
+        }
         Ok(parked)
     }
 
     /// Ends all requests of the connection; returns how many.
     pub fn close(&self) -> usize {
-        self.closed.store(true, SeqCst);
+        self.closed.store(true, SeqCst); // first the flag ...
+        self.cancel() // ... then what is parked
+    }
+
+    fn cancel(&self) -> usize {
         let key = Key::Connection(self.number);
-        let cancelled = self.requests.cancel_for_key(&key, "connection closed");
-        // A request that was being parked meanwhile sees `closed`, and completes.
-        let completed = self.requests.check_and_complete(&key);
-        cancelled + completed
+        self.requests.cancel_for_key(&key, "connection closed")
     }
 }
 
@@ -56,7 +58,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let requests = Purgatory::new("requests")?;
     let connection = Connection {
         number: 7,
-        closed: Arc::default(),
+        closed: AtomicBool::default(),
         requests,
     };
     let (client, answers) = std::sync::mpsc::channel();

@@ -101,12 +101,12 @@ fn a_refused_attempt_reports_its_answer() {
 
 /// The close falls between the request's first check and its registration.
 #[test]
-fn a_close_while_a_request_parks_completes_it() {
+fn a_close_while_a_request_parks_cancels_it() {
     let (_timer, requests) = by_hand();
     let (answers, seen) = mpsc::channel();
     let ours = Arc::new(Scope {
         number: 1,
-        closed: Arc::default(),
+        closed: AtomicBool::default(),
         requests,
     });
     let closes = ours.clone();
@@ -119,7 +119,8 @@ fn a_close_while_a_request_parks_completes_it() {
     };
     ours.request(1, check, move |outcome| answers.send(outcome).unwrap())
         .unwrap();
-    reported(&seen, &[Outcome::Completed]);
+    let closed = Outcome::Cancelled(CancelReason::Requested("connection closed".into()));
+    reported(&seen, &[closed]);
     nothing_is_left(&ours.requests);
 }
 
