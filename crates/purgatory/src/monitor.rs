@@ -240,7 +240,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     ///
     /// Use it for waits under this key alone whose conditions take what they wait for. A future
     /// that is dropped drops the value it took: make the value a [guard that is returned on
-    /// drop](crate::guide::recipes::leases).
+    /// drop](crate::guide::recipes::deadline).
     ///
     /// ```
     /// use std::{collections::VecDeque, time::Duration};

@@ -56,7 +56,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// An operation that another thread is checking right now is left to that thread, and the next
     /// one is checked; so it is when a future is dropped while it waits or is under check. A future
     /// may be dropped with the value that it took: make that a [guard that is returned on
-    /// drop](crate::guide::recipes::leases) and signals the key again.
+    /// drop](crate::guide::recipes::deadline) and signals the key again.
     ///
     /// Inside a check or callback this returns false, and the first operation is completed when the
     /// outermost call returns.
