@@ -10,7 +10,10 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
-use crate::sync::{self, Ordering};
+use crate::{
+    sync::{self, Ordering},
+    table::forwarding::Forwarding,
+};
 
 /// No entry.
 const NONE: u32 = u32::MAX;
@@ -35,6 +38,8 @@ pub(crate) struct Member {
     scope: Arc<Scope>,
     previous: u32,
     next: u32,
+    /// The future of a request follows it by this once it has moved to another shard.
+    forwarding: Option<Arc<Forwarding>>,
 }
 
 /// The requests of a shard.
@@ -99,11 +104,12 @@ impl Scope {
 
     /// Makes the place of a request that comes to the end of the list. Called under the lock.
     #[inline]
-    pub(super) fn place_at_end(self: &Arc<Self>) -> Member {
+    pub(super) fn place_at_end(self: &Arc<Self>, forwarding: Option<Arc<Forwarding>>) -> Member {
         Member {
             scope: self.clone(),
             previous: self.last.load(Relaxed),
             next: NONE,
+            forwarding,
         }
     }
 
@@ -124,9 +130,9 @@ impl Member {
         Some(self.next).filter(|&next| next != NONE)
     }
 
-    /// Closes the gap that a request leaves in its scope's list. O(1).
+    /// Closes the gap that a request leaves in its scope's list; returns its forwarding. O(1).
     #[inline]
-    pub(super) fn leave_list(self, requests: &mut impl Members) {
+    pub(super) fn leave_list(self, requests: &mut impl Members) -> Option<Arc<Forwarding>> {
         match self.previous {
             NONE => self.scope.first.store(self.next, Relaxed),
             previous => requests.member_mut(previous).next = self.next,
@@ -135,5 +141,6 @@ impl Member {
             NONE => self.scope.last.store(self.previous, Relaxed),
             next => requests.member_mut(next).previous = self.previous,
         }
+        self.forwarding
     }
 }

@@ -33,10 +33,9 @@ impl<E: Engine> Table<E> {
         let mut at = at;
         let mut shard = self.lock(at.shard());
         let mut abandoned = shard.abandon(at.id(), batch.now_ns);
-        while let Some(EntryState::Moved(to)) = abandoned {
+        if let Some(EntryState::Moved(forwarding)) = &abandoned {
             drop(shard);
-            at = to;
-            shard = self.lock(at.shard());
+            shard = self.lock_forwarded(forwarding, &mut at);
             abandoned = shard.abandon(at.id(), batch.now_ns);
         }
         match abandoned {
@@ -65,26 +64,40 @@ impl<E: Engine> Table<E> {
     }
 }
 
-/// Polls a wait that is not where it was parked, or has ended there. With its answer the entries go
-/// that it has left behind.
+/// Polls a wait that has moved, or has ended, in one hold of the lock where it is: after that it may
+/// move on. Its first entry goes with its answer.
 #[cold]
 fn poll_where_it_is<E: Yields<T>, T>(
     table: &Spaced<Arc<Table<E>>>,
-    id: OperationId,
-    waker: &Waker,
+    first: TimerHandle,
+    mut unused: Option<Waker>,
     progress: &mut Progress,
 ) -> Poll<Result<T, WaitError>> {
     if failpoint!(PollStaysBehind) {
         return Poll::Pending;
     }
-    let first = id.handle();
+    // 1. Leave the waker, or take the answer.
     let mut at = first;
-    drop(table.lock_moved(&mut at));
-    let polled = table.poll_later(table.frame.id(at), waker, progress);
-    if polled.is_ready() && at != first {
-        Table::abandon(table, first);
+    let mut shard = table.lock_moved(&mut at);
+    let mut ended = None;
+    if let Some(last) = shard.waker_mut(at.id()) {
+        mem::swap(last, &mut unused);
+    } else if let Some(answer) = shard.take_answer(at.id()) {
+        ended = Some(Ok(answer));
+    } else if let Some(error) = shard.take_error(at.id()) {
+        ended = Some(Err(error));
     }
-    polled
+    drop(shard);
+    table.frame.call(|| drop(unused));
+    // 2. With the answer, free the first entry, unless it had the answer.
+    let Some(ended) = ended else {
+        return Poll::Pending;
+    };
+    if at != first {
+        table.lock(first.shard()).abandon(first.id(), None);
+    }
+    progress.finish();
+    Poll::Ready(ended.map(|answer| E::yielded(table, at, answer)))
 }
 
 impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
@@ -110,8 +123,7 @@ impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
         }
         // 2. It has ended, or moved.
         drop(shard);
-        self.frame.call(|| drop(unused));
-        poll_where_it_is(self, id, waker, progress)
+        poll_where_it_is(self, at, unused, progress)
     }
 
     fn poll_later(
@@ -139,7 +151,7 @@ impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
             Some(_) if failpoint!(FirstWakerStays) => true,
             Some(Some(last)) => last.will_wake(waker),
             Some(None) => false,
-            None => shard.moved_to(handle.id()).is_none(), // nothing is left to wait for
+            None => shard.forwarding(handle.id()).is_none(), // nothing is left to wait for
         };
         drop(shard);
         if is_known {

@@ -11,8 +11,9 @@
 //!               └── its future is dropped ─────────────────────────────────────────────────▶ gone
 //! ```
 //!
-//! A wait may move to another shard. Its entry there is the wait, and the one that its future names
-//! says where that is. It stays until the future has the answer or is dropped.
+//! A wait may move to another shard, time and again. Its entry there is the wait, and the one that
+//! its future names has a [forwarding] to it. That stays until the future has the answer or is
+//! dropped; no other entry is left behind.
 //!
 //! - **One outcome**: an entry leaves *Waits* once, under its shard's lock.
 //! - **Listed**: the engine's records name the entries that wait, and no others. As a wait ends, it
@@ -27,6 +28,7 @@ pub(crate) mod call;
 pub(crate) mod close;
 mod expire;
 pub(crate) mod form;
+pub(crate) mod forwarding;
 pub(crate) mod frame;
 pub(crate) mod future;
 pub(crate) mod handle;
@@ -59,7 +61,10 @@ use crate::{
     settings::Settings,
     stats::{Stats, Times},
     sync::{AtomicU64, KeyHasher, Limit, MODEL, default_shards, mixed},
-    table::{call::Call, frame::Frame, shard::Shard, under_lock::must_be_unlocked},
+    table::{
+        call::Call, forwarding::Forwarding, frame::Frame, shard::Shard,
+        under_lock::must_be_unlocked,
+    },
     watches::WatchKey,
 };
 
@@ -412,11 +417,26 @@ impl<E: Engine> Table<E> {
 
     /// Locks the shard in which a wait is that may have moved; `at` names it there from then on.
     pub(crate) fn lock_moved(&self, at: &mut TimerHandle) -> LockedShard<'_, E> {
+        let shard = self.lock(at.shard());
+        let Some(forwarding) = shard.forwarding(at.id()).cloned() else {
+            return shard;
+        };
+        drop(shard);
+        self.lock_forwarded(&forwarding, at)
+    }
+
+    /// Locks the shard in which a wait is that has moved; `at` names it there from then on. It looks
+    /// again for each move that comes in between.
+    pub(crate) fn lock_forwarded(
+        &self,
+        forwarding: &Forwarding,
+        at: &mut TimerHandle,
+    ) -> LockedShard<'_, E> {
         loop {
+            *at = forwarding.place();
             let shard = self.lock(at.shard());
-            match shard.moved_to(at.id()) {
-                Some(to) => *at = to,
-                None => return shard,
+            if forwarding.place() == *at || failpoint!(MovedIsLookedForOnce) {
+                return shard;
             }
         }
     }

@@ -8,11 +8,12 @@
 //! | [`Shard::end_listed`] | the engine: any one | with the answer, if a future waits | the caller |
 //! | [`Shard::end`] | the table: time, cancel, shutdown | with an error, if a future waits | [`Engine::leave`] |
 //! | [`Shard::abandon`] | a future that is dropped | no | the caller |
-//! | [`Shard::move_to`] | another shard | that names its place there | the caller |
+//! | [`Shard::move_to`] | another shard | with the forwarding, as it moves first | the caller |
 //! | [`Shard::take_answer`], [`Shard::take_error`] | a poll, once it has ended | no | nobody: it is off |
 
 use std::{
     mem::{self, ManuallyDrop},
+    sync::Arc,
     task::Waker,
 };
 
@@ -26,7 +27,10 @@ use crate::{
     operation::{CancelReason, Outcome},
     stats::{Counts, OtherEnds, Stats, Times},
     sync::Ordering,
-    table::{Batch, Common, Ended, EndedAt, Engine, FormShard, LockedShard, Look, SHARD_MAX},
+    table::{
+        Batch, Common, Ended, EndedAt, Engine, FormShard, LockedShard, Look, SHARD_MAX,
+        forwarding::Forwarding,
+    },
 };
 
 /// One wait: a task of its shard's wheel.
@@ -46,8 +50,8 @@ pub(crate) enum EntryState<E: Engine> {
     },
     /// It has ended. Its future has not taken the answer.
     Answered(Result<E::Answer, WaitError>),
-    /// It is in another shard, where its future follows it.
-    Moved(TimerHandle),
+    /// It has moved, and its future follows it.
+    Moved(Arc<Forwarding>),
 }
 
 /// A wait that is out of its entry.
@@ -367,37 +371,55 @@ impl<E: Engine> Shard<E> {
         Some(entry.state)
     }
 
-    /// Returns the place to which a wait has moved.
+    /// Returns the forwarding of a wait that was parked here, and has moved.
     #[inline]
-    pub(crate) fn moved_to(&self, id: TaskId) -> Option<TimerHandle> {
+    pub(crate) fn forwarding(&self, id: TaskId) -> Option<&Arc<Forwarding>> {
         match &self.wheel.get(id)?.state {
-            EntryState::Moved(to) => Some(*to),
+            EntryState::Moved(forwarding) => Some(forwarding),
             EntryState::Waits { .. } | EntryState::Answered(_) => None,
         }
     }
 
     /// Moves the wait at an index that the records name to another shard, which does not
-    /// [refuse](Self::refuses) it, with its deadline, its waker and its place. Returns where it is
-    /// now; the caller has taken it off the records here. O(levels of the wheel).
-    pub(crate) fn move_to(&mut self, index: u32, to: &mut LockedShard<'_, E>) -> TimerHandle {
-        // 1. Insert it there: an empty place first, since here the entry is to name that place.
-        let deadline = self.wheel.deadline(self.wheel.id_at(index));
-        let shard = to.number();
+    /// [refuse](Self::refuses) it, with its deadline, its waker and its place. `forwarding` is that of
+    /// its last move. Returns its index there, and its forwarding from now on; the caller has taken it
+    /// off the records here. O(levels of the wheel).
+    pub(crate) fn move_to(
+        &mut self,
+        index: u32,
+        to: &mut LockedShard<'_, E>,
+        now_tick: u64,
+        forwarding: Option<Arc<Forwarding>>,
+    ) -> (u32, Arc<Forwarding>) {
+        // 1. Insert it there: an empty place first, which the forwarding is to name.
+        let id = self.wheel.id_at(index);
+        let deadline = self.wheel.deadline(id);
+        let number = to.number();
         to.follow_next();
+        to.wheel.catch_up(now_tick);
         let (scheduled, place) = to.wheel.insert_place(deadline);
-        let moved = TimerHandle::new(shard, scheduled.id);
-        // 2. Here it does not expire any more.
-        *place = self.wheel.stop_with(index, |entry| {
-            Some(Entry {
-                since_ns: entry.since_ns,
-                state: mem::replace(&mut entry.state, EntryState::Moved(moved)),
-            })
-        });
-        self.answered += 1;
+        let moved = TimerHandle::new(number, scheduled.id);
+        // 2. The entry in which it was parked stays for the future. Any other goes.
+        let forwarding = if let Some(forwarding) = forwarding {
+            forwarding.set(moved);
+            *place = self.wheel.cancel(id);
+            forwarding
+        } else {
+            let forwarding = Arc::new(Forwarding::to(moved));
+            let sign = EntryState::Moved(forwarding.clone());
+            *place = self.wheel.stop_with(index, |entry| {
+                Some(Entry {
+                    since_ns: entry.since_ns,
+                    state: mem::replace(&mut entry.state, sign),
+                })
+            });
+            self.answered += 1;
+            forwarding
+        };
         if deadline.is_some() {
             to.work_at(scheduled.due);
         }
-        moved
+        (moved.index(), forwarding)
     }
 
     /// Returns the place of the last poll's waker; `None` for a wait that is not here any more.

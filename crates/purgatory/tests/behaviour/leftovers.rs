@@ -103,8 +103,8 @@ fn requests_that_are_over_leave_nothing() {
     });
 }
 
-/// Each move leaves an entry by which the future follows its request. They go with the future, or
-/// as it takes the answer.
+/// The first move leaves an entry by which the future follows its request. It goes with the future,
+/// or as that takes the answer.
 #[test]
 fn requests_that_moved_leave_nothing() {
     let client = ReplyScope::<u64>::builder("test").timer(&ManualTimer::new());
@@ -127,6 +127,30 @@ fn requests_that_moved_leave_nothing() {
             assert_eq!(over(reply), Ok(7));
         }
     });
+}
+
+/// A request that moves on leaves no entry behind, polled or not.
+#[test]
+fn a_request_that_moves_often_takes_no_memory() {
+    let client = ReplyScope::<u64>::builder("test").timer(&ManualTimer::new());
+    let mut scope = client.shards(2).build().unwrap();
+    let (mut number, mut replies) = scope.expect_many(2, NEVER).unwrap();
+    assert!(poll(&mut replies.next_reply()).is_pending());
+    let mut move_on = || {
+        let moved = measure(|| {
+            for _ in 0..MANY {
+                let next = scope.another();
+                number = scope.reassign(number, &next).unwrap();
+                scope = next;
+            }
+        });
+        assert!(moved.bytes_current < KEPT, "{moved:?}");
+        scope.deliver(number, 7).unwrap();
+    };
+    move_on();
+    assert_eq!(over(&mut replies.next_reply()), Some(Ok(7)));
+    move_on();
+    assert_eq!(over(&mut replies.next_reply()), Some(Ok(7)));
 }
 
 /// Callbacks that end inside another wait in a queue of the thread.

@@ -29,6 +29,8 @@ pub(crate) enum Failpoint {
     FirstWakerStays,
     /// A poll does not follow its wait to another shard.
     PollStaysBehind,
+    /// A poll or a drop that follows a wait does not look whether it has moved on.
+    MovedIsLookedForOnce,
     /// A wait whose answer can be taken still has its place for a moment.
     AnsweredKeepsPlace,
     /// An answer that was made does not wake the task that polled meanwhile.

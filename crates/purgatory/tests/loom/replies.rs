@@ -10,7 +10,7 @@ use loom::{
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
     thread,
 };
-use purgatory::{CancelReason, Replies, ReplyScope, WaitError, Waits};
+use purgatory::{CancelReason, ReachResult, Replies, ReplyScope, WaitError, Waits};
 use timer_core::ManualTimer;
 
 use super::{
@@ -298,6 +298,60 @@ fn reassign_against_poll() {
         assert_eq!(answer(&mut reply, polled), Ok(7));
         assert!(client.waits().is_empty());
     });
+}
+
+/// A request moves to another shard and back as its task polls: the task is woken for the reply.
+#[test]
+fn reassign_back_against_poll() {
+    check(&[Failpoint::MovedIsLookedForOnce], || {
+        let (_timer, client) = client();
+        let [old, new] = [client.clone(), client.another()];
+        let (number, mut reply) = old.expect(MS).unwrap();
+        let network = thread::spawn(move || {
+            let number = old.reassign(number, &new).unwrap();
+            let number = new.reassign(number, &old).unwrap();
+            old.deliver(number, 7).unwrap();
+            (old, new)
+        });
+        let polled = poll(&mut reply);
+        let _scopes = network.join().unwrap();
+        assert_eq!(answer(&mut reply, polled), Ok(7));
+        assert!(client.waits().is_empty());
+    });
+}
+
+/// A future is dropped, its request cancelled or given another time by its id, as that moves to
+/// another shard and back: it is found.
+#[test]
+fn reassign_back_against_reach() {
+    for act in ["drop", "cancel", "reschedule"] {
+        check(&[Failpoint::MovedIsLookedForOnce], move || {
+            let (_timer, client) = client();
+            let [old, new] = [client.clone(), client.another()];
+            let (number, reply) = old.expect(MS).unwrap();
+            let network = thread::spawn(move || {
+                let number = old.reassign(number, &new);
+                let _ = number.and_then(|number| new.reassign(number, &old));
+                (old, new)
+            });
+            let mut reply = Some(reply);
+            let mut waiting = 0;
+            match (act, &reply) {
+                ("cancel", Some(reply)) => {
+                    let cancelled = client.waits().cancel(reply.id().unwrap(), "loom");
+                    assert_eq!(cancelled, ReachResult::Reached(()));
+                }
+                ("reschedule", Some(reply)) => {
+                    assert!(reply.reschedule(2 * MS));
+                    waiting = 1;
+                }
+                _ => reply = None,
+            }
+            let _scopes = network.join().unwrap();
+            assert_eq!(client.waits().len(), waiting);
+            drop(reply);
+        });
+    }
 }
 
 /// A future is dropped, or its time runs out, as its request moves: nothing is left in either
