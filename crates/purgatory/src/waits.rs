@@ -62,7 +62,8 @@ impl<K> Waits<K> {
         self.len() == 0
     }
 
-    /// Returns true once the form or its timer was shut down: from then on every wait is refused.
+    /// Returns true once a shutdown of the form or its timer has begun: every wait is refused then, but
+    /// for one that comes just as it begins, which is cancelled.
     /// (A key, a scope or permits that were [closed](crate::CancelReason::Closed) say so
     /// themselves.) O(1), without a lock.
     ///

@@ -67,12 +67,12 @@ impl<K: WatchKey> Semaphores<K> {
     /// Forgets a line that was looked at if it is idle: its permits were not taken, or weigh
     /// nothing. Unlocks its shard, and returns the number of that.
     #[inline(always)]
-    fn unlock(table: &Table<Self>, mut shard: LockedShard<'_, Self>, line: u32) -> usize {
+    fn unlock(table: &Arc<Table<Self>>, mut shard: LockedShard<'_, Self>, line: u32) -> usize {
         let idle = shard.records.forget_if_idle(line);
         let number = shard.number();
         drop(shard);
         if let Some(key) = idle {
-            table.frame.call(|| drop(key));
+            table.drop_key(key);
         }
         number
     }

@@ -504,8 +504,8 @@ impl<K: WatchKey> Permits<K> {
         Semaphores::close(&self.handle.table);
     }
 
-    /// Returns true once the semaphore is [closed](Self::close) or shut down: no request gets
-    /// permits any more. O(1), without a lock.
+    /// Returns true once the semaphore is [closed](Self::close) or its shutdown has begun: no request
+    /// gets permits any more, but for one that comes just as that begins. O(1), without a lock.
     pub fn is_closed(&self) -> bool {
         let table = &self.handle.table;
         table.shards.is_closed() || table.engine.is_closed()

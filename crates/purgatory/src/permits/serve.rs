@@ -216,7 +216,7 @@ pub(super) fn give_back<K: WatchKey>(table: &Arc<Table<Semaphores<K>>>, held: He
         table.finish_all(&table.frame.enter(), others);
     }
     if let Some(key) = idle {
-        table.frame.call(|| drop(key));
+        table.drop_key(key);
     }
 }
 

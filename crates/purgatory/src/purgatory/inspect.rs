@@ -23,8 +23,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.len() == 0
     }
 
-    /// Returns true once the purgatory or its timer was shut down: from then on every operation is
-    /// refused, also one that would end at once. O(1), without a lock.
+    /// Returns true once a shutdown of the purgatory or its timer has begun: every operation is refused
+    /// then, also one that would end at once, but for one that comes just as it begins. O(1), without
+    /// a lock.
     ///
     /// ```
     /// use std::time::Duration;

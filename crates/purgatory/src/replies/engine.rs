@@ -260,9 +260,10 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         }
         // 1. Find the request. The same search takes it off the table, unless it waits for more:
         //    then the value goes into its buffer.
+        let mut value = Some(value);
+        let mut shard = shard; // behind the value, which is dropped unlocked if the key's `Eq` panics
         let Shard { wheel, records, .. } = &mut *shard;
         let request = |index| wheel.at(index).wait().expect(LISTED);
-        let mut value = Some(value);
         let is_last = |index| match &request(index).buffer {
             Some(buffer) => buffer.keep_unless_last(&mut value),
             None => true,

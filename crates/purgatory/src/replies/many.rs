@@ -27,6 +27,9 @@ use crate::{
     wait::WaitFuture,
 };
 
+/// Half of the replies that an empty buffer has room for once it has had more.
+const ROOM_MIN: usize = 8;
+
 /// Replies that the stream has not taken.
 pub(crate) struct Buffer<V: Send + 'static> {
     buffered: Mutex<Buffered<V>>,
@@ -62,8 +65,14 @@ impl<V: Send + 'static> Buffer<V> {
         buffered.left == 0
     }
 
+    /// Takes the oldest reply. The memory of a peak goes as the buffer empties.
     fn pop(&self) -> Option<V> {
-        self.buffered.lock().replies.pop_front()
+        let replies = &mut self.buffered.lock().replies;
+        let reply = replies.pop_front();
+        if replies.len() < replies.capacity() / 4 {
+            replies.shrink_to(2 * replies.len().max(ROOM_MIN));
+        }
+        reply
     }
 
     /// Drops the replies that it has (No stack).
@@ -106,6 +115,12 @@ pub struct ReplyStream<V: Send + 'static> {
 }
 
 impl<V: Send + 'static> Unpin for ReplyStream<V> {}
+
+impl<V: Send + 'static> Drop for ReplyStream<V> {
+    fn drop(&mut self) {
+        self.end_request();
+    }
+}
 
 impl<V: Send + 'static> ReplyStream<V> {
     /// Makes the stream of a request. `end` is its last reply.
@@ -170,12 +185,19 @@ impl<V: Send + 'static> ReplyStream<V> {
     fn yielded(&mut self, reply: V) -> Poll<Option<Result<V, WaitError>>> {
         spend_budget();
         if self.is_last.as_mut().is_some_and(|is_last| is_last(&reply)) {
-            self.end = None;
-            self.ended = None;
             self.is_last = None;
-            self.buffer.clear(); // what came behind it
+            self.end_request();
         }
         Poll::Ready(Some(Ok(reply)))
+    }
+
+    /// Ends the request, and drops what came for it (No stack).
+    fn end_request(&mut self) {
+        self.end = None;
+        if let Some(ended) = self.ended.take() {
+            in_turn(&self.buffer.executor, || drop(ended));
+        }
+        self.buffer.clear();
     }
 
     /// Returns the request's id, to cancel or reschedule it; `None` once a poll has found its end, or
@@ -195,3 +217,28 @@ impl<V: Send + 'static> ReplyStream<V> {
 }
 
 opaque!([V: Send + 'static] ReplyStream<V>);
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use timer_core::ManualTimer;
+
+    use super::*;
+    use crate::Replies;
+
+    #[test]
+    fn the_memory_of_a_peak_goes_with_it() {
+        let replies = Replies::<u8, u32>::on(&ManualTimer::new(), "test").unwrap();
+        let mut stream = replies.expect_many(1, usize::MAX, Timeout::Never).unwrap();
+        for reply in 0..10_000 {
+            replies.deliver(&1, reply).unwrap();
+        }
+        let mut context = Context::from_waker(Waker::noop());
+        for reply in 0..10_000 {
+            assert_eq!(stream.poll_next(&mut context), Poll::Ready(Some(Ok(reply))));
+        }
+        let room = stream.buffer.buffered.lock().replies.capacity();
+        assert!(room <= 4 * ROOM_MIN, "{room}");
+    }
+}

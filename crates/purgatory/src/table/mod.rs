@@ -565,6 +565,14 @@ impl<E: Engine> Table<E> {
         }
     }
 
+    /// Drops a key that nothing needs any more, in turn: it may hold what ends the next wait.
+    #[inline]
+    pub(crate) fn drop_key(self: &Arc<Self>, key: E::Key) {
+        if std::mem::needs_drop::<E::Key>() {
+            self.call_in_turn(&self.frame.enter(), || drop(key));
+        }
+    }
+
     /// Makes a batch of waits that end now.
     #[inline]
     pub(crate) fn batch(&self) -> Batch<E> {

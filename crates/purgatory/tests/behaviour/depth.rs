@@ -463,6 +463,20 @@ fn keys_that_hold_the_next_future_need_no_stack() {
     });
 }
 
+#[test]
+fn keys_that_hold_the_next_permit_need_no_stack() {
+    on_a_small_stack(|| {
+        let timer = ManualTimer::new();
+        let permits = Permits::<Key>::keyed_builder("deep").timer(&timer);
+        let permits = permits.build().unwrap();
+        let link = |number, holds| {
+            let _last = Arc::new(holds);
+            permits.try_acquire_for(&Key { number, _last }, 1).unwrap()
+        };
+        each_holds_the_next(link, || ());
+    });
+}
+
 /// Each wait is cancelled for a reason that holds the next one's future.
 #[test]
 fn reasons_that_hold_the_next_future_need_no_stack() {

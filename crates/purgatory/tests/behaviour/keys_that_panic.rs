@@ -136,6 +136,25 @@ fn a_park_whose_last_key_panics_leaves_nothing() {
     waits.park(never(), &[Comparable(2)], NEVER);
 }
 
+/// The shard is free by then: the value looks at the waits.
+#[test]
+fn a_reply_whose_key_panics_is_dropped_unlocked() {
+    let timer = ManualTimer::new();
+    let replies = Replies::<Comparable, OnDrop>::on(&timer, "test").unwrap();
+    let reply = replies.expect(Comparable(1), NEVER).unwrap();
+    let (seen, looks) = mpsc::channel();
+    let inside = replies.clone();
+    let network = thread::spawn(move || {
+        let waits = inside.waits();
+        let value = OnDrop::new(move || seen.send(waits.len()).unwrap());
+        let delivered = with_comparisons(0, || inside.deliver(&Comparable(1), value).is_ok());
+        assert!(delivered.is_err());
+    });
+    assert_eq!(looks.recv_timeout(MINUTE), Ok(1));
+    network.join().unwrap();
+    drop(reply);
+}
+
 /// More than leave their key under one lock hold.
 const MANY: usize = 150;
 

@@ -156,3 +156,19 @@ fn a_scope_has_streams_which_its_close_ends() {
     assert!(scope.expect_many(2, SECOND).is_err());
     assert_nothing_waits(&client.waits());
 }
+
+/// Its time is up, and the executor is still to finish the request.
+#[test]
+fn replies_that_were_not_taken_go_with_their_stream() {
+    let executor = Later::default();
+    let timer = ManualTimer::new();
+    let replies = Replies::<u64, Arc<()>>::builder("test").timer(&timer);
+    let replies = replies.executor(executor.clone()).build().unwrap();
+    let stream = replies.expect_many(1, 3, SECOND).unwrap();
+    let value = Arc::new(());
+    replies.deliver(&1, value.clone()).unwrap();
+    timer.advance(SECOND);
+    assert_eq!((executor.len(), Arc::strong_count(&value)), (1, 2));
+    drop(stream);
+    assert_eq!(Arc::strong_count(&value), 1);
+}

@@ -35,3 +35,22 @@ fn park_against_shutdown() {
         });
     }
 }
+
+/// One of them ends the operation. The other one says that it did not wait for it, or finds it called
+/// back.
+#[test]
+fn two_shutdowns() {
+    check(&[], || {
+        let setup = Setup::new();
+        let parked = setup
+            .purgatory
+            .try_complete_else_watch(setup.op(&[0]), ONE_KEY, MS);
+        assert!(parked.is_ok());
+        let other = setup.elsewhere(|setup| setup.purgatory.shutdown(Duration::ZERO));
+        let left = setup.purgatory.shutdown(Duration::ZERO);
+        if left == 0 {
+            setup.assert_ended_once(&[Outcome::Cancelled(CancelReason::Shutdown)]);
+        }
+        other.join().unwrap();
+    });
+}
