@@ -317,6 +317,34 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         })
     }
 
+    /// Takes a member out of the set, as [`leave`](Self::leave) does, if the group is in this epoch: a
+    /// leader that was replaced may have seen it lag, and the set of the next leader needs it.
+    ///
+    /// ```
+    /// use purgatory::{ReplicaSets, Rule, WaitError};
+    ///
+    /// let logs = ReplicaSets::new("produce")?;
+    /// logs.set(&"orders-0", 2, [("leader", 42), ("a", 40)], Rule::all())?;
+    /// let late = WaitError::OtherEpoch { named: 1, present: 2 };
+    /// assert_eq!(logs.leave_in(&"orders-0", 1, &"a"), Err(late));
+    /// logs.leave_in(&"orders-0", 2, &"a")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`OtherEpoch`](WaitError::OtherEpoch) in another epoch. Otherwise as [`leave`](Self::leave).
+    pub fn leave_in<Q: ToKey<G> + ?Sized>(
+        &self,
+        group: &Q,
+        epoch: u64,
+        member: &M,
+    ) -> Result<usize, WaitError> {
+        let mut gone = None; // it is dropped unlocked
+        self.change(group, Some(epoch), |set, watermark| {
+            set.leave(member, &mut gone, watermark)
+        })
+    }
+
     /// Replaces a member by another that has reported `value`, in one step. Returns how many waits
     /// this completed.
     ///

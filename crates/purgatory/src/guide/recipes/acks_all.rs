@@ -38,18 +38,21 @@ impl Partition {
                 joined => joined,
             },
             // It has lost what it had: it holds the others up until it leaves.
-            Err(WaitError::Behind { .. }) => self.logs.leave(&(), &replica),
+            Err(WaitError::Behind { .. }) => self.logs.leave_in(&(), epoch, &replica),
             reported => reported,
         }
     }
 
-    /// Takes replicas out of the set that have lagged for too long. Call it at each half of the
-    /// limit.
-    pub fn shrink(&self) -> Result<usize, WaitError> {
+    /// Takes replicas out of the set that have lagged behind this epoch's leader for too long. Call
+    /// it at each half of the limit.
+    pub fn shrink(&self, epoch: u64) -> Result<usize, WaitError> {
         let mut answered = 0;
         for (replica, _, lagged_for) in self.logs.lagging(&()) {
             if lagged_for >= LAG_MAX {
-                answered += self.logs.leave(&(), &replica)?;
+                answered += match self.logs.leave_in(&(), epoch, &replica) {
+                    Err(WaitError::NoMember) => 0, // it has left meanwhile
+                    left => left?,
+                };
             }
         }
         Ok(answered)

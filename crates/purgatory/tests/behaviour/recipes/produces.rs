@@ -28,12 +28,12 @@ fn produces_end_when_a_lagging_replica_falls_out() {
     assert_eq!(orders.fetched(1, "b", 100), Ok(0));
     assert_eq!(orders.fetched(1, "a", PRODUCES - 1), Ok(100));
     // Looks at each half of the limit: "a" catches up in between, "b" does not.
-    assert_eq!(orders.shrink(), Ok(0));
+    assert_eq!(orders.shrink(1), Ok(0));
     timer.advance(5 * SECOND);
     assert_eq!(orders.fetched(1, "a", PRODUCES), Ok(0));
-    assert_eq!(orders.shrink(), Ok(0));
+    assert_eq!(orders.shrink(1), Ok(0));
     timer.advance(5 * SECOND);
-    assert_eq!(orders.shrink(), Ok(PRODUCES as usize - 100));
+    assert_eq!(orders.shrink(1), Ok(PRODUCES as usize - 100));
     let mut last = produces.pop().unwrap();
     assert_eq!(over(&mut last), Ok(PRODUCES));
     assert!(produces.iter_mut().all(|produce| over(produce).is_ok()));
@@ -67,7 +67,7 @@ fn a_replica_that_keeps_up_with_a_log_that_grows_stays() {
         }
         timer.advance(Duration::from_millis(10));
         if offset % 500 == 0 {
-            orders.shrink().unwrap();
+            orders.shrink(1).unwrap();
         }
         // Seen at 30 s to lack something, and taken out at the second look from then.
         assert_eq!(in_sync(), if offset < 4000 { 3 } else { 2 }, "{offset}");
@@ -91,6 +91,33 @@ fn a_fetch_of_the_last_leader_acknowledges_nothing() {
     assert!(poll(&mut produce).is_pending());
     assert_eq!(orders.fetched(2, "a", 100), Ok(1));
     assert_eq!(over(&mut produce), Ok(100));
+}
+
+/// A look, or a fetch, of the last leader takes no replica out of the next one's set.
+#[test]
+fn a_leader_that_was_replaced_takes_nobody_out() {
+    let (timer, orders) = partition();
+    orders.fetched(1, "leader", 9).unwrap();
+    assert_eq!(orders.shrink(1), Ok(0));
+    timer.advance(10 * SECOND);
+    orders
+        .lead(2, &[("a", 9), ("leader", 9), ("b", 0)])
+        .unwrap();
+    let late = || {
+        Err(WaitError::OtherEpoch {
+            named: 1,
+            present: 2,
+        })
+    };
+    assert_eq!(orders.shrink(2), Ok(0));
+    timer.advance(10 * SECOND);
+    assert_eq!(
+        (orders.shrink(1), orders.fetched(1, "b", 0)),
+        (late(), late())
+    );
+    assert_eq!(orders.logs.members(&()).len(), 3);
+    orders.shrink(2).unwrap();
+    assert_eq!(orders.logs.members(&()).len(), 2);
 }
 
 fn produces() -> (ManualTimer, Produces) {
