@@ -170,7 +170,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<Purgatory<K, O>> {
     ///
     /// An operation whose last check comes true ends as Completed. Unless an event came meanwhile,
     /// that is a *missed event*: it is counted ([`missed_events`](crate::Stats::missed_events)) and
-    /// reported to `hook`, on the executor, with nothing locked, before the operation's callback. A
+    /// reported to `hook`, on the same thread, with nothing locked, before the operation's callback. A
     /// panic in the hook is contained and counted. An event that races the timeout may count as
     /// missed, so look at the rate.
     ///

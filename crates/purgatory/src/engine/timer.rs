@@ -2,7 +2,8 @@
 //!
 //! An operation whose time is up ends. Or it has its *last check* first, without an event, if the
 //! purgatory was built so. Both run on the executor, since neither the timer's thread nor another
-//! caller is to wait for user code.
+//! caller is to wait for user code. But if a thread has the operation under check just then, that one
+//! checks it once more, and ends it.
 //!
 //! Until its last check an entry is held, with its end pending as Expired, so only that check
 //! changes how the operation ends.

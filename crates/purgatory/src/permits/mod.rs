@@ -206,7 +206,8 @@ impl Permits {
 
     /// Sets the number of free permits, then serves the requests that fit. Use it for a rate limit,
     /// where permits are [used up](Permit::forget) and each period brings new ones. If there are more
-    /// permits than the limit now, some of them in hand, that is higher until the next refill. O(1) plus O(1) for each request that is served.
+    /// permits than the limit now, as with some of them in hand, that is higher until the next refill.
+    /// O(1) plus O(1) for each request that is served, and O(waits) if the limit falls by it.
     ///
     /// ```
     /// use std::time::Duration;

@@ -100,8 +100,8 @@ impl<K: WatchKey> Purgatory<K> {
     /// The future works on any runtime, or none.
     ///
     /// The condition runs like a [check](DelayedOperation::try_complete): on the threads that
-    /// signal the keys, with nothing locked, and once more on the executor when the timeout fires
-    /// (the [last check](crate::Builder::check_at_expiry)); never again once it has given a value.
+    /// signal the keys, with nothing locked, and once more when the timeout fires (the
+    /// [last check](crate::Builder::check_at_expiry)); never again once it has given a value.
     /// The task is woken where a callback would run.
     ///
     /// Costs one allocation, for the condition and, in its place, the value, unless it ends at

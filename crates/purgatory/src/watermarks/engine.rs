@@ -246,8 +246,9 @@ impl<B> Mark<B> {
                 let closed = CancelReason::Closed(reason.clone());
                 Some(Outcome::Cancelled(closed))
             }
-            (Observed::Wanted, None) => is_wanted.then_some(Outcome::Completed),
-            (Observed::Unwanted, _) => (!is_wanted).then_some(Outcome::Completed),
+            (Observed::Wanted, None) if is_wanted => Some(Outcome::Completed),
+            (Observed::Unwanted, _) if !is_wanted => Some(Outcome::Completed),
+            _ => None,
         }
     }
 }
