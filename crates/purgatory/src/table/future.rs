@@ -14,7 +14,7 @@ use crate::{
     operation::{CancelReason, OperationId, Outcome, Timeout},
     origin::{AnswerOrigin, Progress},
     sync::Spaced,
-    table::{Ended, Engine, Table, shard::EntryState},
+    table::{Ended, Engine, LockedShard, Table, shard::EntryState},
 };
 
 /// An engine whose answers become a `T` as a future takes them.
@@ -64,11 +64,12 @@ impl<E: Engine> Table<E> {
     }
 }
 
-/// Polls a wait that has moved, or has ended, in one hold of the lock where it is: after that it may
-/// move on. Its first entry goes with its answer.
+/// Polls a wait that has moved from this shard, or has ended, in one hold of the lock where it is:
+/// after that it may move on. Its first entry goes with its answer.
 #[cold]
-fn poll_where_it_is<E: Yields<T>, T>(
-    table: &Spaced<Arc<Table<E>>>,
+fn poll_where_it_is<'a, E: Yields<T>, T>(
+    table: &'a Spaced<Arc<Table<E>>>,
+    shard: LockedShard<'a, E>,
     first: TimerHandle,
     mut unused: Option<Waker>,
     progress: &mut Progress,
@@ -78,7 +79,7 @@ fn poll_where_it_is<E: Yields<T>, T>(
     }
     // 1. Leave the waker, or take the answer.
     let mut at = first;
-    let mut shard = table.lock_moved(&mut at);
+    let mut shard = table.follow(shard, &mut at);
     let mut ended = None;
     if let Some(last) = shard.waker_mut(at.id()) {
         mem::swap(last, &mut unused);
@@ -122,8 +123,7 @@ impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
             return Poll::Pending;
         }
         // 2. It has ended, or moved.
-        drop(shard);
-        poll_where_it_is(self, at, unused, progress)
+        poll_where_it_is(self, shard, at, unused, progress)
     }
 
     fn poll_later(

@@ -417,7 +417,15 @@ impl<E: Engine> Table<E> {
 
     /// Locks the shard in which a wait is that may have moved; `at` names it there from then on.
     pub(crate) fn lock_moved(&self, at: &mut TimerHandle) -> LockedShard<'_, E> {
-        let shard = self.lock(at.shard());
+        self.follow(self.lock(at.shard()), at)
+    }
+
+    /// Locks the shard to which a wait has moved on from this one; `at` names it there from then on.
+    pub(crate) fn follow<'a>(
+        &'a self,
+        shard: LockedShard<'a, E>,
+        at: &mut TimerHandle,
+    ) -> LockedShard<'a, E> {
         let Some(forwarding) = shard.forwarding(at.id()).cloned() else {
             return shard;
         };
