@@ -200,3 +200,37 @@ fn a_dropped_future_has_its_own_reason() {
     let reason = CancelReason::FutureDropped.to_string();
     assert_eq!(reason, "its future was dropped");
 }
+
+/// Waits as a task, twice: for a cancel of all, then for a shutdown.
+#[track_caller]
+fn assert_wakes<K: WatchKey, F: Future + Unpin>(
+    timer: &ManualTimer,
+    waits: &Waits<K>,
+    wait: impl Fn() -> F,
+) {
+    let task = Woken::task();
+    let mut cancelled = wait();
+    assert!(task.poll(&mut cancelled).is_pending());
+    assert_eq!(timer.stats().pending, 1);
+    assert_eq!((waits.cancel_all("over"), task.times()), (1, 1));
+    assert!(task.poll(&mut cancelled).is_ready());
+    let mut shut_down = wait();
+    assert!(task.poll(&mut shut_down).is_pending());
+    assert_eq!((waits.shutdown(MINUTE), task.times()), (0, 2));
+    assert!(task.poll(&mut shut_down).is_ready());
+    assert_eq!((waits.name(), timer.stats().pending), ("test", 0));
+}
+
+#[test]
+fn tasks_are_woken_as_all_waits_end() {
+    let timer = ManualTimer::new();
+    let marks: Watermarks<u64> = Watermarks::on(&timer, "test").unwrap();
+    assert_wakes(&timer, &marks.waits(), || marks.wait_for(&1, 1, MINUTE));
+    let replies: Replies<u64, ()> = Replies::on(&timer, "test").unwrap();
+    assert_wakes(&timer, &replies.waits(), || {
+        replies.expect(1, MINUTE).unwrap()
+    });
+    let permits: Permits = Permits::on(&timer, "test", 1).unwrap();
+    let _taken = permits.try_acquire(1).unwrap();
+    assert_wakes(&timer, &permits.waits(), || permits.acquire(1, MINUTE));
+}
