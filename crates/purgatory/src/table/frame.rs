@@ -169,6 +169,11 @@ impl Frame {
         }
     }
 
+    /// The present as it was read for something else, if ends are timed.
+    pub(crate) fn timed_at(&self, now_ns: u64) -> EndedAt {
+        self.timed.load(Relaxed).then_some(now_ns)
+    }
+
     /// Reads the clock for an end or its callback. A panic of it is contained and reported: that end
     /// is not timed.
     #[cold]

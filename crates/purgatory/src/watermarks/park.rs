@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     error::{Refused, WaitError},
     operation::{CancelReason, OperationId, Outcome, Timeout},
-    table::{Arrival, Batch, LockedShard, Table, future::Yields, handle::Handle},
+    table::{Arrival, Batch, EndedAt, LockedShard, Table, future::Yields, handle::Handle},
     wait::WaitFuture,
     watches::{ToKey, WatchKey},
     watermarks::{
@@ -179,7 +179,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             }
         }
         if mark.rare.is_some() {
-            self.unlock_observed(shard, record);
+            self.unlock_observed(shard, record, self.frame.timed_at(arrival.now_ns));
         }
         Ok(handle)
     }
@@ -202,9 +202,14 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
 
     /// Ends the waits of a key's observers, then unlocks its shard.
     #[cold]
-    fn unlock_observed(self: &Arc<Self>, mut shard: LockedShard<'_, Values<K, B>>, record: u32) {
-        let mut batch = Batch::at(None);
-        tell_observers(&mut shard, record, None, |told| {
+    fn unlock_observed(
+        self: &Arc<Self>,
+        mut shard: LockedShard<'_, Values<K, B>>,
+        record: u32,
+        now_ns: EndedAt,
+    ) {
+        let mut batch = Batch::at(now_ns);
+        tell_observers(&mut shard, record, now_ns, |told| {
             batch.ended.push(told.of(&Outcome::Completed, 0));
         });
         drop(shard);

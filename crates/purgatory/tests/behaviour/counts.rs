@@ -172,3 +172,23 @@ fn what_has_no_check_counts_none() {
     assert!(replies.another().expect(MINUTE).is_ok());
     assert_eq!(replies.waits().stats().checks, 0);
 }
+
+/// An observer that a wait of its key ends is timed as any other.
+#[test]
+fn observers_are_timed_by_whatever_ends_them() {
+    let (timer, waits, values) = watermarks::<u32>();
+    waits.times(); // timed from here on
+    let wanted = values.wanted(&1, MINUTE);
+    timer.advance(10 * MS);
+    let wait = values.wait_for(&1, 5, MINUTE); // which ends it
+    let unwanted = values.unwanted(&1, MINUTE);
+    timer.advance(20 * MS);
+    drop(wait);
+    let times = waits.times();
+    assert_eq!(waits.stats().completed, 2);
+    assert_eq!(
+        (times.completed.count(), times.completed.sum_s()),
+        (2, 0.03)
+    );
+    drop((wanted, unwanted));
+}
