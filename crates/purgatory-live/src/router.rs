@@ -93,10 +93,10 @@ fn events(feed: Arc<Feed>) -> Sse<impl Stream<Item = Result<sse::Event, Infallib
 /// One event for all clients of the page.
 struct Feed {
     live: Live,
-    latest: Mutex<Latest>,
-    /// Held by the client that makes the next event or waits for its time. If that client is
-    /// dropped meanwhile, another one makes it.
-    making: AsyncMutex<()>,
+    latest: Arc<Mutex<Latest>>,
+    /// Held by the client that waits for the time of the next event, then by the thread that makes
+    /// it. If that client is dropped while it waits, another one has the event made.
+    making: Arc<AsyncMutex<()>>,
 }
 
 /// The latest event, and when the next one may be made.
@@ -118,8 +118,8 @@ impl Feed {
     fn new(live: Live) -> Feed {
         Feed {
             live,
-            latest: Mutex::default(),
-            making: AsyncMutex::default(),
+            latest: Arc::default(),
+            making: Arc::default(),
         }
     }
 
@@ -136,17 +136,18 @@ impl Feed {
     /// Returns an event later than number `seen`; `None` when it cannot be made.
     ///
     /// # Cancellation
-    /// A dropped call leaves the event to the next one, after the usual pause.
+    /// A dropped call leaves the event to the next one, after the usual pause. One that is being made
+    /// is the next one's.
     async fn after(&self, seen: u64) -> Option<NumberedEvent> {
         // 1. While another client makes the next event, a new client gets the latest at once: it is
         //    of now. The others wait for the next.
-        let _making = match self.making.try_lock() {
+        let making = match self.making.clone().try_lock_owned() {
             Ok(making) => making,
             Err(_) => {
                 if let Some(latest) = self.latest_after(seen) {
                     return Some(latest);
                 }
-                self.making.lock().await
+                self.making.clone().lock_owned().await
             }
         };
 
@@ -161,33 +162,44 @@ impl Feed {
             sleep_until(next_at).await;
         }
 
-        // 3. Make it on a thread that may block. The pause is set first, as this future may be
-        //    dropped meanwhile.
+        // 3. The pause is set first, as the event may panic.
         let begun = Instant::now();
         self.latest().next_at = Some(begun + Live::PAUSE);
-        let live = self.live.clone();
-        let event = spawn_blocking(move || live.event()).await.ok()?;
 
-        // 4. A slow event is followed by a longer pause.
-        let mut latest = self.latest();
-        latest.next_at = Some(begun + Live::PAUSE.max(begun.elapsed() * PAUSE_FACTOR));
-        latest.number += 1;
-        let made = NumberedEvent {
-            number: latest.number,
-            event: event.into(),
+        // 4. Make it on a thread that may block, and that has the making until it is done: this
+        //    future may be dropped meanwhile. A slow event is followed by a longer pause.
+        let (live, latest) = (self.live.clone(), self.latest.clone());
+        let make = move || {
+            let event = live.event();
+            let mut latest = latest.lock().unwrap_or_else(PoisonError::into_inner);
+            latest.next_at = Some(begun + Live::PAUSE.max(begun.elapsed() * PAUSE_FACTOR));
+            latest.number += 1;
+            let made = NumberedEvent {
+                number: latest.number,
+                event: event.into(),
+            };
+            latest.event = Some(made.clone());
+            drop((latest, making));
+            made
         };
-        latest.event = Some(made.clone());
-        Some(made)
+        spawn_blocking(make).await.ok()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::{
+        fmt::Formatter,
         future::poll_fn,
         pin::{Pin, pin},
+        sync::atomic::{AtomicUsize, Ordering::Relaxed},
         task::Poll,
+        thread,
     };
+
+    use purgatory::{Purgatory, Timeout, when};
+    use timer_core::ManualTimer;
+    use tokio::time::timeout;
 
     use super::*;
 
@@ -252,6 +264,38 @@ mod tests {
             let dropped = poll_once(pin!(feed.after(first.number))).await;
             assert!(dropped.is_pending(), "before its time");
             assert_eq!(feed.after(first.number).await.unwrap().number, 2);
+        });
+    }
+
+    /// Shows one key, which takes so long. Returns the feed, and the most events that were made at a
+    /// time.
+    fn slow_feed(takes: Duration) -> (Feed, Arc<AtomicUsize>) {
+        let waits: Purgatory<u32> = Purgatory::on(&ManualTimer::new(), "slow").unwrap();
+        let parked = waits.try_complete_else_watch(when(|| false, drop), &[1], Timeout::Never);
+        parked.unwrap();
+        let (most, now) = (Arc::new(AtomicUsize::new(0)), AtomicUsize::new(0));
+        let seen = most.clone();
+        let show = move |_: &u32, _: &mut Formatter<'_>| {
+            seen.fetch_max(now.fetch_add(1, Relaxed) + 1, Relaxed);
+            #[expect(clippy::disallowed_methods, reason = "a key that takes so long")]
+            thread::sleep(takes);
+            now.fetch_sub(1, Relaxed);
+            Ok(())
+        };
+        (Feed::new(Live::new().purgatory_with(&waits, show)), most)
+    }
+
+    #[test]
+    fn listeners_that_leave_have_one_event_made_at_a_time() {
+        runtime().block_on(async {
+            let (feed, most) = slow_feed(Duration::from_millis(400));
+            for _ in 0..2 {
+                let left = timeout(Duration::from_millis(300), feed.after(0)).await;
+                assert!(left.is_err());
+            }
+            // It is not made in vain: the next one has it.
+            assert_eq!(feed.after(0).await.unwrap().number, 1);
+            assert_eq!(most.load(Relaxed), 1);
         });
     }
 }
