@@ -162,8 +162,12 @@ impl Feed {
             sleep_until(next_at).await;
         }
 
-        // 3. The pause is set first, as the event may panic.
+        // 3. The latest is not of now if nobody has listened since. The pause is set first, as the
+        //    event may panic.
         let begun = Instant::now();
+        if next_at.is_some_and(|next_at| begun >= next_at + Live::PAUSE) {
+            self.latest().event = None;
+        }
         self.latest().next_at = Some(begun + Live::PAUSE);
 
         // 4. Make it on a thread that may block, and that has the making until it is done: this
@@ -199,7 +203,7 @@ mod tests {
 
     use purgatory::{Purgatory, Timeout, when};
     use timer_core::ManualTimer;
-    use tokio::time::timeout;
+    use tokio::time::{sleep, timeout};
 
     use super::*;
 
@@ -296,6 +300,23 @@ mod tests {
             // It is not made in vain: the next one has it.
             assert_eq!(feed.after(0).await.unwrap().number, 1);
             assert_eq!(most.load(Relaxed), 1);
+        });
+    }
+
+    #[test]
+    fn second_listener_after_a_pause_is_shown_nothing_old() {
+        runtime().block_on(async {
+            let (feed, _) = slow_feed(Duration::from_millis(50));
+            assert_eq!(feed.after(0).await.unwrap().number, 1);
+            sleep(4 * Live::PAUSE).await; // nobody listens
+            let mut first = pin!(feed.after(0));
+            assert!(poll_once(first.as_mut()).await.is_pending()); // it makes the next
+            let mut second = pin!(feed.after(0));
+            if let Poll::Ready(shown) = poll_once(second.as_mut()).await {
+                panic!("event {} is of a second ago", shown.unwrap().number);
+            }
+            assert_eq!(first.await.unwrap().number, 2);
+            assert_eq!(second.await.unwrap().number, 2);
         });
     }
 }
