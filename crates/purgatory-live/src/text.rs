@@ -1,7 +1,10 @@
 //! Keys as text of limited length. The program's function writes a key, and is stopped at the
 //! limit.
 
-use std::fmt::{self, Display, Formatter, Write};
+use std::{
+    fmt::{self, Display, Formatter, Write},
+    mem,
+};
 
 /// The maximum number of characters shown of a key.
 const CHARS_MAX: usize = 120;
@@ -12,13 +15,18 @@ struct LimitedText {
     text: String,
     /// Characters that still fit.
     remaining: usize,
+    /// Something did not fit.
+    is_cut: bool,
 }
 
 impl Write for LimitedText {
     fn write_str(&mut self, more: &str) -> fmt::Result {
         for character in more.chars() {
             if self.remaining == 0 {
-                self.text.push('…');
+                // Once: the writer may go on all the same.
+                if !mem::replace(&mut self.is_cut, true) {
+                    self.text.push('…');
+                }
                 return Err(fmt::Error);
             }
             self.remaining -= 1;
@@ -48,6 +56,7 @@ pub(crate) fn shown<K>(key: &K, show: &Show<K>) -> String {
     let mut limited = LimitedText {
         text: String::new(),
         remaining: CHARS_MAX,
+        is_cut: false,
     };
     // An error is the cut, or the key's own: the text so far is shown either way.
     _ = write!(limited, "{}", Shown { key, show });
@@ -91,5 +100,17 @@ mod tests {
             Err(fmt::Error)
         };
         assert_eq!(shown(&(), &broken), "half");
+    }
+
+    #[test]
+    fn key_that_writes_on_beyond_the_limit_is_cut_once() {
+        let writes_on = |_: &(), f: &mut Formatter<'_>| {
+            for _ in 0..1000 {
+                let _ = f.write_str("7, "); // it takes no error for an end
+            }
+            Ok(())
+        };
+        let text = shown(&(), &writes_on);
+        assert_eq!(text.chars().count(), CHARS_MAX + 1);
     }
 }
