@@ -14,7 +14,8 @@ use tokio::{net, runtime, sync::oneshot};
 ///
 /// # Cancellation
 /// Dropping it closes the port and every connection at once, streams of events included, and joins
-/// the thread. A handler that blocks that thread delays the drop.
+/// the thread. A handler that blocks that thread delays the drop. Dropped by a handler, it closes
+/// as that returns to the thread.
 ///
 /// ```
 /// use std::{io::{Read, Write}, net::TcpStream};
@@ -86,7 +87,10 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
+        // A handler that drops it is on the thread.
+        let here = thread::current().id();
+        let thread = self.thread.take();
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != here) {
             // The runtime contains a handler's panic.
             _ = thread.join();
         }

@@ -5,6 +5,7 @@ use std::{
     fmt,
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -155,4 +156,22 @@ fn taken_port_is_an_error() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let error = Server::start(taken.local_addr().unwrap(), Router::new()).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
+}
+
+#[test]
+fn handler_may_drop_its_server() {
+    let slot: Arc<Mutex<Option<Server>>> = Arc::default();
+    let own = slot.clone();
+    let stop = async move || {
+        drop(own.lock().unwrap().take());
+        "stopped"
+    };
+    let server = serve(Router::new().route("/stop", get(stop)));
+    let address = server.address();
+    *slot.lock().unwrap() = Some(server);
+    let (head, mut answer) = ask(address, "/stop");
+    assert!(head.starts_with("http/1.1 200 "), "{head}");
+    let mut body = String::new();
+    answer.read_to_string(&mut body).unwrap();
+    assert_eq!(body, "stopped");
 }
