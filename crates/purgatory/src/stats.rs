@@ -30,7 +30,8 @@ pub struct Stats {
     pub cancelled: u64,
     /// Parked operations that were [taken](crate::Purgatory::take) out.
     pub taken: u64,
-    /// Cancelled operations whose future was dropped: their clients have gone.
+    /// Cancelled operations whose future was dropped: their clients have gone. Also those of a
+    /// [`wait_for_each`](crate::Watermarks::wait_for_each) that another one of it has ended.
     pub cancelled_by_future_drop: u64,
     /// Cancelled operations that a shutdown ended.
     pub cancelled_by_shutdown: u64,
@@ -39,7 +40,8 @@ pub struct Stats {
     /// Cancelled operations whose check panicked.
     pub cancelled_by_panic: u64,
     /// Operations that ended without being parked: their first check came true (nearly always) or
-    /// panicked, or their timeout was zero. Requests for permits that are free are not counted.
+    /// panicked, their value was reached, their key was closed, or their timeout was zero. Requests
+    /// for permits that are free are not counted.
     pub ended_at_once: u64,
     /// Panics of user code that were contained: of checks and callbacks, and of wakers, hooks,
     /// drops and the clock.
@@ -50,7 +52,8 @@ pub struct Stats {
     /// [recheck](crate::Builder::recheck_every) or a
     /// [last check](crate::Builder::check_at_expiry).
     pub missed_events: u64,
-    /// Events: keys signalled and watermarks advanced, including those of keys without waiters.
+    /// Events: keys signalled and watermarks advanced, including those of keys without waiters, and
+    /// advances to less than the value.
     pub events: u64,
     /// Operations handed back because they had no key.
     ///
@@ -136,7 +139,8 @@ pub struct Snapshot<K> {
     /// The number of keys that have waiters.
     pub key_count: usize,
     /// The keys with the most waiters, most first, each with the number of its watches as
-    /// [`Purgatory::waiters`](crate::Purgatory::waiters) counts them.
+    /// [`Purgatory::waiters`](crate::Purgatory::waiters) counts them. None of
+    /// [`Replies`](crate::Replies), whose keys have one waiter each.
     pub busiest: Vec<(K, usize)>,
     /// The number of operations parked with each [label](crate::Watches::labelled), most first.
     pub labels: Vec<(&'static str, usize)>,
