@@ -364,6 +364,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         now_ns: EndedAt,
     ) -> usize {
         let mut ended = 0;
+        let mut now_ns = now_ns;
         loop {
             // 1. Take some off the key. If there are more, its record is told by its serial from
             //    those that may have its number then.
@@ -408,7 +409,8 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             }
 
             // 3. Go on with the rest, unless the key went meanwhile. If another thread took the
-            //    rest, there is nothing left to take.
+            //    rest, there is nothing left to take. Callbacks have taken their time.
+            now_ns = self.frame.ending_at();
             shard = self.lock(number);
             if shard
                 .records

@@ -192,3 +192,18 @@ fn observers_are_timed_by_whatever_ends_them() {
     );
     drop((wanted, unwanted));
 }
+
+/// An advance that reaches many calls some back before it ends the others.
+#[test]
+fn a_wait_that_callbacks_delay_is_timed_as_it_ends() {
+    let (timer, waits, values) = watermarks::<u32>();
+    waits.times(); // timed from here on
+    for _ in 0..65 {
+        let slow = timer.clone();
+        let parked = values.park(&1, 5, MINUTE, move |_| slow.pass(10 * MS));
+        parked.unwrap();
+    }
+    assert_eq!(values.advance(&1, 5), Ok(65));
+    let completed = waits.times().completed;
+    assert_eq!((completed.count(), completed.sum_s()), (65, 0.64));
+}
