@@ -22,8 +22,8 @@ pub struct TimerStats {
     pub wake_ups: u64,
     /// Wake-ups that found no work: nothing was due any more, and no thread had called.
     pub spurious_wake_ups: u64,
-    /// Panics of the timer's own tasks and wakers, of owners of wheels, of executors and of jobs
-    /// that did not contain theirs, and of the clock on the reaper or as that is woken.
+    /// Panics of tasks, of handlers and of wakers, of owners of wheels, of executors and of jobs that
+    /// did not contain theirs, and of the clock on the reaper or as that is woken.
     pub panics: u64,
     /// Grace periods after a pause of the process
     /// ([`SystemTimerBuilder::grace`](crate::SystemTimerBuilder::grace)).

@@ -12,8 +12,8 @@ use crate::{driver::clock::TickLength, panics::contain, wheel::geometry::WheelSi
 /// A function for the message of each contained panic.
 type Hook = dyn Fn(&str) + Send + Sync;
 
-/// Counts the panics of a timer's reaper, of its executors and of their jobs, and reports them to
-/// the program's hook, if it has set one.
+/// Counts the panics of a timer's reaper, of its tasks, of its executors and of their jobs, and reports
+/// them to the program's hook, if it has set one.
 #[derive(Default)]
 pub(crate) struct Panics {
     count: AtomicU64,
@@ -40,11 +40,16 @@ impl Panics {
         match contain(work) {
             Ok(value) => Some(value),
             Err(message) => {
-                self.count.fetch_add(1, Ordering::Relaxed);
-                self.report(&message);
+                self.count_and_report(&message);
                 None
             }
         }
+    }
+
+    /// Counts a panic that was contained elsewhere, and reports it.
+    pub(super) fn count_and_report(&self, message: &str) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.report(message);
     }
 
     /// Returns the number of panics.

@@ -226,10 +226,15 @@ impl Driver {
         self.executors.panics.report(message);
     }
 
-    /// Returns the counts of all wheels and of the reaper; `panics` are those of tasks.
-    pub(crate) fn stats(&self, panics: u64) -> TimerStats {
+    /// Counts a contained panic of a task, and calls the timer's hook.
+    pub(crate) fn count_panic(&self, message: &str) {
+        self.executors.panics.count_and_report(message);
+    }
+
+    /// Returns the counts of all wheels and of the reaper.
+    pub(crate) fn stats(&self) -> TimerStats {
         let mut stats = self.shared.stats();
-        stats.panics = panics + self.executors.panics.count();
+        stats.panics = self.executors.panics.count();
         stats.executor_queue = self.executors.queued();
         stats
     }

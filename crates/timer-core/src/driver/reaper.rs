@@ -364,14 +364,14 @@ mod tests {
 
         // The process is stopped, and goes on after both deadlines.
         assert_eq!(reaper.round_after(1600 * MS), (Pause::For(100 * MS), 0));
-        assert_eq!(reaper.driver.stats(0).graces, 1);
+        assert_eq!(reaper.driver.stats().graces, 1);
         // A thread reads the heartbeat that came meanwhile. A signal does not shorten the rest.
         assert!(reaper.tasks.reschedule(kept_alive, 1000 * MS));
         assert_eq!(reaper.round_after(60 * MS), (Pause::For(40 * MS), 0));
 
         // Then the other one expires. No second period follows, late as this round is.
         assert_eq!(reaper.round_after(500 * MS).1, 1);
-        assert_eq!(reaper.driver.stats(0).graces, 1);
+        assert_eq!(reaper.driver.stats().graces, 1);
         assert!(reaper.tasks.is_pending(kept_alive));
     }
 
@@ -400,7 +400,7 @@ mod tests {
         assert_eq!(reaper.round_after(1600 * MS), (Pause::For(10 * MS), 0));
         assert_eq!(reaper.round_after(95 * MS), (Pause::For(5 * MS), 0));
         assert_eq!(reaper.round_after(5 * MS), (Pause::UntilWoken, 1));
-        assert_eq!(reaper.driver.stats(0).graces, 1);
+        assert_eq!(reaper.driver.stats().graces, 1);
     }
 
     #[test]
@@ -413,7 +413,7 @@ mod tests {
         reaper.clock.advance_to(60_000_000_000);
         reaper.schedule(50 * MS);
         assert_eq!(reaper.round_after(1600 * MS), (Pause::For(100 * MS), 1));
-        assert_eq!(reaper.driver.stats(0).graces, 2);
+        assert_eq!(reaper.driver.stats().graces, 2);
     }
 
     #[test]
@@ -426,7 +426,7 @@ mod tests {
         assert_eq!(reaper.round_after(10_000 * MS), (Pause::UntilWoken, 1));
         reaper.schedule(NONE);
         assert_eq!(reaper.round_after(NONE), (Pause::UntilWoken, 2));
-        assert_eq!(reaper.driver.stats(0).graces, 0);
+        assert_eq!(reaper.driver.stats().graces, 0);
     }
 
     #[test]
@@ -451,7 +451,7 @@ mod tests {
         assert_eq!(reaper.round_after(50 * MS), (Pause::None, 1));
         assert_eq!(reaper.round_after(60 * MS), (Pause::For(40 * MS), 1));
         assert_eq!(reaper.round_after(40 * MS), (Pause::UntilWoken, 2));
-        assert_eq!(reaper.driver.stats(0).graces, 1);
+        assert_eq!(reaper.driver.stats().graces, 1);
     }
 
     /// A clock that panics at one of its next reads, after it was told at which.
@@ -479,7 +479,7 @@ mod tests {
         panics.store(2, Ordering::Relaxed); // as the next round is planned
         assert_eq!(reaper.round_after(100 * MS), (Pause::For(AFTER_PANIC), 0));
         assert_eq!(reaper.round_after(1600 * MS), (Pause::For(100 * MS), 0));
-        assert_eq!(reaper.driver.stats(0).graces, 1);
+        assert_eq!(reaper.driver.stats().graces, 1);
     }
 
     #[test]
@@ -492,7 +492,7 @@ mod tests {
         panics.store(2, Ordering::Relaxed); // after the read for the deadline
         reaper.schedule(50 * MS);
         assert_eq!(reaper.wakes.load(Ordering::Relaxed), 1);
-        assert_eq!(reaper.driver.stats(0).panics, 1);
+        assert_eq!(reaper.driver.stats().panics, 1);
         assert_eq!(reaper.round_after(50 * MS), (Pause::UntilWoken, 1));
     }
 
@@ -513,7 +513,7 @@ mod tests {
         panics.store(1, Ordering::Relaxed);
         assert_eq!(reaper.round_after(50 * MS), (Pause::For(AFTER_PANIC), 0));
         assert_eq!(reported.load(Ordering::Relaxed), 1);
-        assert_eq!(reaper.driver.stats(0).panics, 1);
+        assert_eq!(reaper.driver.stats().panics, 1);
         assert_eq!(reaper.round_after(100 * MS), (Pause::UntilWoken, 1));
     }
 }

@@ -272,9 +272,7 @@ impl TimerInner {
 
     /// Returns all counts.
     pub(crate) fn stats(&self) -> TimerStats {
-        let of_tasks = self.tasks.get().map_or(0, TaskTimer::panicked);
-        let of_wakers = self.sleepers().map_or(0, TaskTimer::panicked);
-        self.driver.stats(of_tasks + of_wakers)
+        self.driver.stats()
     }
 
     /// Returns the wakers of all sleeps; `None` when there never was one.
@@ -448,7 +446,7 @@ impl<T> Run<T> {
 
     fn report(&self, message: &str, driver: &Driver) {
         self.panicked.fetch_add(1, Ordering::Relaxed);
-        driver.report_panic(message);
+        driver.count_panic(message);
     }
 }
 

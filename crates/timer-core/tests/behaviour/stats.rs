@@ -137,3 +137,17 @@ fn panics_of_jobs_are_counted_once() {
     timer.shutdown(Duration::MAX);
     assert_eq!((workers.panicked(), timer.stats().panics), (2, 1));
 }
+
+/// The count stays when the handler is gone.
+#[test]
+fn panics_of_a_handler_are_counted_by_its_timer() {
+    let timer = ManualTimer::new();
+    let tasks = timer.with_handler(|_: u8| panic!("the handler"));
+    for _ in 0..2 {
+        tasks.schedule(MS, 7).unwrap();
+        timer.advance(MS);
+    }
+    assert_eq!((tasks.panicked(), timer.stats().panics), (2, 2));
+    drop(tasks);
+    assert_eq!(timer.stats().panics, 2);
+}
