@@ -673,11 +673,12 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         watermarks: &[(K, V)],
         timeout: impl Into<Timeout>,
     ) -> WaitFuture<Vec<(K, V)>> {
+        let table = &self.handle.table;
         if watermarks.is_empty() {
+            table.report_refusal(&WaitError::NoKeys);
             return WaitFuture::ready(Err(WaitError::NoKeys));
         }
         // 1. The cell comes first: dropped by a panic of a key, it gives the parts up.
-        let table = &self.handle.table;
         let timeout = table.counted_from_now(timeout.into());
         let keys = watermarks.iter().map(|(key, _)| key.clone()).collect();
         let cell = Each::new(self.handle.share(), keys);

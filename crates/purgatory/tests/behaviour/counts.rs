@@ -162,6 +162,14 @@ fn ages_and_times_are_those_of_each_wait() {
     drop(reply);
 }
 
+#[test]
+fn a_wait_for_no_key_counts_as_refused_for_that() {
+    let (_timer, waits, values) = watermarks::<u32>();
+    let none = values.wait_for_each(&[], MINUTE);
+    assert_eq!(none.wait_blocking(), Err(WaitError::NoKeys));
+    assert_eq!(waits.stats().refused_no_keys, 1);
+}
+
 /// Neither a wait for a value nor a reply is checked.
 #[test]
 fn what_has_no_check_counts_none() {
