@@ -83,8 +83,10 @@ impl Model {
         if let Some(max) = max {
             builder = builder.max_parked(max);
         }
+        let permits: Permits<_> = builder.shards(1 << random.u32(..3)).build().unwrap();
+        permits.waits().times(); // timed from here on
         Model {
-            permits: builder.shards(1 << random.u32(..3)).build().unwrap(),
+            permits,
             timer,
             reference: Reference::new(KEYS, limit, max),
             futures: Vec::new(),
@@ -278,6 +280,7 @@ impl Model {
             cancelled: stats.cancelled,
         };
         assert_eq!(counts, reference.counts);
+        crate::oracle::assert_timed(&waits.times(), &stats);
         for (number, guard) in &self.guards {
             if let Guard::Lease(lease) = guard {
                 let is_lost = matches!(reference.all[*number].state, State::Lost { .. });

@@ -59,8 +59,10 @@ impl Model {
     fn new(seed: u64) -> Self {
         let timer = ManualTimer::new();
         let builder = ReplicaSets::builder("model").timer(&timer);
+        let sets: ReplicaSets<_, _> = builder.build().unwrap();
+        sets.waits().times(); // timed from here on
         Model {
-            sets: builder.build().unwrap(),
+            sets,
             timer,
             reference: Reference::default(),
             futures: Vec::new(),
@@ -180,7 +182,9 @@ impl Model {
         assert_eq!(sets.epoch(&GROUP), reference.epoch());
         assert_eq!(sets.members(&GROUP), reference.members());
         assert_eq!(sets.below_floor(&GROUP), reference.below_floor());
-        assert_eq!(sets.waits().len(), reference.waiting.len());
+        let waits = sets.waits();
+        assert_eq!(waits.len(), reference.waiting.len());
+        crate::oracle::assert_timed(&waits.times(), &waits.stats());
         for (number, place) in self.futures.iter_mut().enumerate() {
             let Some(future) = place else { continue };
             let end = poll(future, Waker::noop());

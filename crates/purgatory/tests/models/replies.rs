@@ -139,8 +139,12 @@ impl Model {
     fn new(seed: u64) -> Self {
         let mut random = Rng::with_seed(seed);
         let max = [None, Some(3)][random.usize(..2)];
+        let world = World::new(max);
+        for scoped in [false, true] {
+            world.times(scoped); // timed from here on
+        }
         Model {
-            world: World::new(max),
+            world,
             reference: Reference::new(max),
             steps: Steps(random),
         }
@@ -159,6 +163,7 @@ impl Model {
     fn compare(&self) {
         for scoped in [false, true] {
             let mut stats = self.world.stats(scoped);
+            crate::oracle::assert_timed(&self.world.times(scoped), &stats);
             stats.events = 0; // keys of replies have none
             assert_eq!(stats, self.reference.stats(scoped), "scoped: {scoped}");
         }

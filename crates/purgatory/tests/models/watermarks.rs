@@ -182,8 +182,10 @@ impl<V: Value> Model<V> {
         let shards = [1, 2, 8][random.usize(..3)];
         let max = [None, Some(5)][random.usize(..2)];
         let keys_max = [KEYS as usize, 3][random.usize(..2)];
+        let world = World::new(shards, max, keys_max);
+        world.watermarks.waits().times(); // timed from here on
         Model {
-            world: World::new(shards, max, keys_max),
+            world,
             reference: Reference::new(max, keys_max),
             steps: Steps(random),
         }
@@ -231,6 +233,7 @@ impl<V: Value> Model<V> {
         let waits = watermarks.waits();
         let stats = reference.stats();
         assert_eq!(waits.stats(), stats);
+        crate::oracle::assert_timed(&waits.times(), &stats);
         assert_eq!(waits.len() as u64, stats.parked);
         assert_eq!(waits.keys(), waiting.len());
         let mut busiest = waits.snapshot(usize::MAX).busiest;

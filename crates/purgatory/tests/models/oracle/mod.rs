@@ -19,6 +19,8 @@ mod world;
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
+use purgatory::{Stats, Times};
+
 pub use self::reference::Paths;
 use self::{
     acts::Side,
@@ -35,11 +37,32 @@ pub struct Model {
     waiters: Vec<usize>,
 }
 
+/// Asserts that each end was timed, and how late each expiry was.
+pub fn assert_timed(times: &Times, stats: &Stats) {
+    let timed = [
+        &times.completed,
+        &times.expired,
+        &times.cancelled,
+        &times.lateness,
+    ];
+    let ended = [
+        stats.completed,
+        stats.expired,
+        stats.cancelled,
+        stats.expired,
+    ];
+    assert_eq!(timed.map(|of| of.count()), ended, "timed, and ended");
+}
+
 impl Model {
     pub fn new(setup: &Setup) -> Self {
         let reference = Reference::new(setup);
+        let world = World::new(setup);
+        if let Some(purgatory) = world.handle() {
+            purgatory.times(); // timed from here on
+        }
         Model {
-            world: World::new(setup),
+            world,
             waiters: reference.waiters(),
             reference,
             steps: 0,
@@ -87,6 +110,7 @@ impl Model {
         stats.callbacks_waiting = reference.jobs.iter().map(Job::callbacks).sum();
         purgatory.assert_valid();
         assert_eq!(purgatory.stats(), *stats);
+        assert_timed(&purgatory.times(), stats);
         assert_eq!(purgatory.len() as u64, stats.parked);
         assert_eq!(purgatory.watched() as u64, stats.watched);
         self.compare_waiters(&purgatory, 1..=KEYS);

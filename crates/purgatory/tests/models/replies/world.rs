@@ -94,6 +94,14 @@ impl World {
         }
     }
 
+    /// Returns the times; the first call begins to time.
+    pub(super) fn times(&self, scoped: bool) -> purgatory::Times {
+        match scoped {
+            true => self.scoped_waits.times(),
+            false => self.plain_waits.times(),
+        }
+    }
+
     /// Returns the number of keys that wait.
     pub(super) fn keys(&self) -> (usize, usize) {
         (self.plain_waits.keys(), self.scoped_waits.keys())
