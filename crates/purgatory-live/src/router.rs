@@ -196,9 +196,11 @@ mod tests {
         fmt::Formatter,
         future::poll_fn,
         pin::{Pin, pin},
-        sync::atomic::{AtomicUsize, Ordering::Relaxed},
+        sync::{
+            RwLock,
+            atomic::{AtomicUsize, Ordering::Relaxed},
+        },
         task::Poll,
-        thread,
     };
 
     use purgatory::{Purgatory, Timeout, when};
@@ -271,18 +273,18 @@ mod tests {
         });
     }
 
-    /// Shows one key, which takes so long. Returns the feed, and the most events that were made at a
-    /// time.
-    fn slow_feed(takes: Duration) -> (Feed, Arc<AtomicUsize>) {
-        let waits: Purgatory<u32> = Purgatory::on(&ManualTimer::new(), "slow").unwrap();
+    /// Shows one key, for which it waits until the gate is open. Returns the feed, and the most
+    /// events that were made at a time.
+    fn gated_feed(gate: &Arc<RwLock<()>>) -> (Feed, Arc<AtomicUsize>) {
+        let waits: Purgatory<u32> = Purgatory::on(&ManualTimer::new(), "gated").unwrap();
         let parked = waits.try_complete_else_watch(when(|| false, drop), &[1], Timeout::Never);
         parked.unwrap();
         let (most, now) = (Arc::new(AtomicUsize::new(0)), AtomicUsize::new(0));
         let seen = most.clone();
+        let gate = gate.clone();
         let show = move |_: &u32, _: &mut Formatter<'_>| {
             seen.fetch_max(now.fetch_add(1, Relaxed) + 1, Relaxed);
-            #[expect(clippy::disallowed_methods, reason = "a key that takes so long")]
-            thread::sleep(takes);
+            drop(gate.read());
             now.fetch_sub(1, Relaxed);
             Ok(())
         };
@@ -292,11 +294,14 @@ mod tests {
     #[test]
     fn listeners_that_leave_have_one_event_made_at_a_time() {
         runtime().block_on(async {
-            let (feed, most) = slow_feed(Duration::from_millis(400));
+            let gate = Arc::default();
+            let (feed, most) = gated_feed(&gate);
+            let closed = gate.write();
             for _ in 0..2 {
-                let left = timeout(Duration::from_millis(300), feed.after(0)).await;
+                let left = timeout(Live::PAUSE * 3 / 2, feed.after(0)).await;
                 assert!(left.is_err());
             }
+            drop(closed);
             // It is not made in vain: the next one has it.
             assert_eq!(feed.after(0).await.unwrap().number, 1);
             assert_eq!(most.load(Relaxed), 1);
@@ -306,15 +311,18 @@ mod tests {
     #[test]
     fn second_listener_after_a_pause_is_shown_nothing_old() {
         runtime().block_on(async {
-            let (feed, _) = slow_feed(Duration::from_millis(50));
+            let gate = Arc::default();
+            let (feed, _) = gated_feed(&gate);
             assert_eq!(feed.after(0).await.unwrap().number, 1);
-            sleep(4 * Live::PAUSE).await; // nobody listens
+            sleep(3 * Live::PAUSE).await; // nobody listens
+            let closed = gate.write();
             let mut first = pin!(feed.after(0));
             assert!(poll_once(first.as_mut()).await.is_pending()); // it makes the next
             let mut second = pin!(feed.after(0));
             if let Poll::Ready(shown) = poll_once(second.as_mut()).await {
                 panic!("event {} is of a second ago", shown.unwrap().number);
             }
+            drop(closed);
             assert_eq!(first.await.unwrap().number, 2);
             assert_eq!(second.await.unwrap().number, 2);
         });
