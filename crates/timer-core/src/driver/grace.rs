@@ -53,6 +53,11 @@ impl Grace {
         self.planned_ns = u64::MAX;
     }
 
+    /// Ends a period that is under way, or was and is over: nothing waits for it any more.
+    pub(crate) fn end_period(&mut self) {
+        self.until_ns = None;
+    }
+
     /// Ends a round in which something is left, and plans the next, at most `bound` from now so that a
     /// pause of any task is noticed; returns how long to sleep. A period begins if the round took
     /// longer than the bound: the process was paused inside it.

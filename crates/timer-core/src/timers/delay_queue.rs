@@ -241,9 +241,11 @@ impl<T> DelayQueue<T> {
         if self.driver().is_closed() {
             return Err(ScheduleError::new(value, TimerError::Closed));
         }
-        // An owner may leave an empty queue unpolled: it is not late for the wake-up of before.
+        // An owner may leave an empty queue unpolled: it is not late for the wake-up of before, and
+        // the period of values that are gone is over.
         if self.is_empty() && self.grace.is_on() {
             self.wake_tick = u64::MAX;
+            self.grace.end_period();
         }
         let scheduled = self
             .wheel
@@ -449,8 +451,8 @@ impl<T> DelayQueue<T> {
 
     /// Returns the rest of a grace period that is under way or begins now.
     fn grace_rest(&mut self, now_ns: u64) -> Option<Duration> {
-        // A timer that is shut down wakes nobody at its end.
-        if self.driver().is_closed() {
+        // A timer that is shut down wakes nobody at its end, and without values nothing waits.
+        if self.driver().is_closed() || self.is_empty() {
             return None;
         }
         let planned_ns = self.driver().config.tick.start_ns(self.wake_tick);

@@ -409,6 +409,32 @@ fn an_empty_queue_is_no_pause() {
     wait_for_next(&mut graced);
 }
 
+/// Nothing waited in it that a heartbeat could have kept.
+#[test]
+fn a_late_poll_of_an_empty_queue_begins_no_period() {
+    let mut graced = Graced::new();
+    graced.queue.insert("first", NONE).unwrap();
+    assert!(poll(&mut graced.queue, &graced.owner).is_ready());
+    assert_eq!(graced.values_after(HOUR).0, [""; 0]);
+    graced.queue.insert("next", NONE).unwrap();
+    assert_eq!(poll_all(&mut graced.queue, &graced.owner), ["next"]);
+}
+
+/// That of the values before is over with them.
+#[test]
+fn a_pause_after_a_period_in_a_queue_that_was_empty_since_is_noticed() {
+    let mut graced = Graced::new();
+    let kept_alive = graced.queue.insert("kept alive", 500 * MS).unwrap();
+    assert_eq!(graced.values_after(NONE).0, [""; 0]);
+    assert_eq!(graced.values_after_pause(HOUR), [""; 0]); // a period begins
+    graced.queue.remove(&kept_alive);
+    graced.timer.advance(HOUR);
+    graced.queue.insert("session", 50 * MS).unwrap();
+    assert_eq!(graced.values_after(NONE).0, [""; 0]);
+    assert_eq!(graced.values_after_pause(HOUR), [""; 0]); // another one
+    assert_eq!(graced.values_after(100 * MS).0, ["session"]);
+}
+
 #[test]
 fn a_poll_within_the_bound_yields_at_once() {
     for bound in [Duration::ZERO, 100 * MS] {
