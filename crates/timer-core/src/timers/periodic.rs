@@ -280,8 +280,10 @@ impl<F: FnMut() + Send + 'static> TimerTask for Task<F> {
         let ended_ns = contain(|| tasks.driver().now_ns());
         let counted_ns = *ended_ns.as_ref().unwrap_or(&self.due_ns);
         self.due_ns = self.pace.next_ns(self.due_ns, counted_ns);
-        let _ = self.put_back(&tasks); // refused: the timer was shut down
-        for panicked in [result.err(), ended_ns.err()].into_iter().flatten() {
+        // Refused, the timer was shut down. A task that goes no further is dropped, and may panic.
+        let put_back = contain(|| self.put_back(&tasks));
+        let panics = [result.err(), ended_ns.err(), put_back.err()];
+        for panicked in panics.into_iter().flatten() {
             tasks.report(&panicked);
         }
     }

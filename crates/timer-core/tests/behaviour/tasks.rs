@@ -276,6 +276,24 @@ fn a_panic_of_the_last_run_is_reported() {
     assert!(!beat.is_active());
 }
 
+/// A task that cancels itself is dropped at the end of its run, before that is reported.
+#[test]
+fn a_drop_that_panics_after_a_run_that_did_hides_no_panic() {
+    let timer = ManualTimer::new();
+    let beat: Arc<OnceLock<Periodic>> = Arc::default();
+    let own = beat.clone();
+    let dropped = OnDrop::new(|| panic!("in the drop"));
+    let act = move || {
+        let _ = &dropped;
+        own.get().unwrap().cancel();
+        panic!("in the run");
+    };
+    beat.set(timer.schedule_at_fixed_rate(MS, MS, act).unwrap())
+        .unwrap();
+    timer.advance(MS);
+    assert_eq!(timer.stats().panics, 2);
+}
+
 #[test]
 fn a_panic_in_one_run_does_not_stop_the_next() {
     let timer = ManualTimer::new();
