@@ -172,6 +172,8 @@ pub(crate) fn start_reaper(driver: &mut Driver, runtime: &Handle) -> bool {
 
 async fn run(mut rounds: Rounds, called: Arc<Notify>) {
     loop {
+        // One that is called again in each round waits for nothing below.
+        task::coop::consume_budget().await;
         match inside_timer(|| rounds.round()) {
             Pause::None | Pause::Yield => task::yield_now().await,
             Pause::For(wait) => drop(timeout(wait, called.notified()).await),

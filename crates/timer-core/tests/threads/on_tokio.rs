@@ -248,3 +248,24 @@ fn a_runtime_that_goes_takes_the_tasks_of_its_timer() {
     let dropped = held.try_recv().unwrap_err();
     assert_eq!(dropped, std::sync::mpsc::TryRecvError::Disconnected);
 }
+
+/// Runs itself again, at once, until this is true or it has run so often.
+fn again_until(timer: SystemTimer, over: Arc<AtomicBool>, runs_left: usize) {
+    if runs_left > 0 && !over.load(SeqCst) {
+        let next = timer.clone();
+        let task = move || again_until(next, over, runs_left - 1);
+        timer.schedule_at(Moment::default(), task).unwrap();
+    }
+}
+
+/// The reaper is one task of many, also while each round finds that it was called again.
+#[tokio::test(start_paused = true)]
+async fn a_reaper_that_is_called_again_and_again_lets_other_tasks_run() {
+    let timer = system_timer(|builder| builder.tokio(Handle::current()).inline());
+    let over = Arc::new(AtomicBool::new(false));
+    again_until(timer.clone(), over.clone(), 10_000);
+    tokio::task::yield_now().await;
+    over.store(true, SeqCst);
+    timer.sleep(MS).await.unwrap();
+    assert!(timer.stats().fired < 2000, "{} runs", timer.stats().fired);
+}
