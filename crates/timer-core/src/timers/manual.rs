@@ -15,7 +15,7 @@ use crate::{
         agenda::{Agenda, DueOwner},
         clock::{Clock, DriverClock, ManualClock, TickLength, later_ns},
         driver::Driver,
-        executor::inside_timer,
+        executor::{inside_timer, on_timer_thread},
         owners::Shared,
     },
     sync::plain::Mutex,
@@ -124,10 +124,15 @@ impl ManualTimer {
         }
     }
 
+    /// Returns true while an [`advance`](Self::advance) is running.
+    fn is_advancing(&self) -> bool {
+        self.target_ns.lock().is_some()
+    }
+
     /// Advances to the next moment at which any wheel has work, and does that work. Returns false
     /// when none has, or while an [`advance`](Self::advance) is running.
     pub fn advance_to_next(&self) -> bool {
-        if self.target_ns.lock().is_some() {
+        if self.is_advancing() {
             return false;
         }
         let Some(until) = self.next_due_in() else {
@@ -172,7 +177,8 @@ impl ManualTimer {
     /// goes on to the next moment at which any wheel has work, and so on to the end of `by`. With
     /// zero only due tasks run. For tests on a runtime of one thread.
     ///
-    /// Tasks count as waiting once they were let run 64 times and nothing of this timer changed.
+    /// Tasks count as waiting once they were let run 64 times and nothing of this timer changed. While
+    /// another thread advances, this one waits for that.
     ///
     /// # Cancel safety
     /// A dropped call leaves the clock part-way, at the last moment whose work it has done. No work
@@ -224,8 +230,14 @@ impl ManualTimer {
         poll_fn(|context| {
             // A change shows that a task did something.
             let now = Some(self.agenda.changes(self.shared()));
-            // 64 times in a row without a change: the tasks wait.
-            quiet = if now == seen { quiet + 1 } else { 0 };
+            // 64 times in a row without a change: the tasks wait. What another thread advances meanwhile
+            // is waited for: a goal of this one would be added to that.
+            let is_elsewhere = self.is_advancing() && !on_timer_thread();
+            if now != seen {
+                quiet = 0;
+            } else if !is_elsewhere {
+                quiet += 1;
+            }
             if quiet == 64 {
                 return Poll::Ready(());
             }

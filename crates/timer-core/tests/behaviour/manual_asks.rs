@@ -179,3 +179,23 @@ fn a_tick_is_done_with_all_that_its_tasks_schedule() {
     assert_eq!(ran.load(SeqCst), 1);
     assert_eq!(timer.now().as_nanos(), 5_000_000);
 }
+
+/// Time goes as far as it is told to, however often the settle looks meanwhile.
+#[test]
+fn a_settle_waits_for_an_advance_on_another_thread() {
+    let (timer, stop) = (ManualTimer::new(), Stop::armed());
+    let held = stop.clone();
+    timer.schedule(MS, move || held.here()).unwrap();
+    timer.schedule(5 * MS, || ()).unwrap();
+    let advancing = timer.clone();
+    let advance = thread::spawn(move || advancing.advance(MS));
+    let mut settle = pin!(timer.settle(10 * MS));
+    stop.meanwhile(|| {
+        for _ in 0..1000 {
+            assert!(poll(&mut settle).is_pending());
+        }
+    });
+    advance.join().unwrap();
+    while poll(&mut settle).is_pending() {}
+    assert_eq!((timer.now().as_nanos(), timer.len()), (11_000_000, 0));
+}
