@@ -347,8 +347,8 @@ impl<T> TimingWheel<T> {
         Some(placed.due)
     }
 
-    /// Moves the present up to `now` without handing anything over, as far as the earliest bucket
-    /// allows (Reached). O(1), or O(levels) when a bucket has emptied since it was last asked.
+    /// Moves the present up to `now` without handing anything over, unless a bucket is due by then
+    /// (Reached). O(1), or O(levels) when a bucket has emptied since it was last asked.
     ///
     /// After an idle time this sends a short delay straight into its own bucket, instead of a
     /// coarse one that must be handed down.
