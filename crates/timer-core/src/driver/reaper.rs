@@ -32,6 +32,8 @@ pub(super) struct Rounds {
     owners: Vec<OwnerSchedule>,
     /// The next round is the first after a sleep.
     woken: bool,
+    /// The time by the clock as the last sleep began.
+    slept_from_ns: Option<u64>,
 }
 
 /// The reaper's next step after a round.
@@ -60,6 +62,9 @@ struct OwnerSchedule {
 /// this much later. Not at once: it may panic for ever.
 const AFTER_PANIC: Duration = Duration::from_millis(100);
 
+/// The shortest sleep while the clock stands still. It may do so for long, a moment before a deadline.
+const BY_STILL_CLOCK: Duration = Duration::from_millis(1);
+
 impl Rounds {
     pub(crate) fn new(
         shared: Arc<Shared>,
@@ -75,6 +80,7 @@ impl Rounds {
             panics,
             owners: Vec::new(),
             woken: false,
+            slept_from_ns: None,
         }
     }
 
@@ -116,7 +122,7 @@ impl Rounds {
         let now_ns = self.clock.now_ns();
         // After a pause of the process, due tasks wait a while longer.
         if let Some(wait) = self.grace_period(now_ns) {
-            return Pause::For(self.in_step(wait));
+            return Pause::For(self.in_step(now_ns, wait));
         }
         // 2. Advance the wheels that are due or signalled. Owners that are gone fall out.
         let mut round = Round {
@@ -183,12 +189,15 @@ impl Rounds {
         }
         // 3. A sleep until then.
         let wait_ns = self.tick.start_ns(next_tick).saturating_sub(now_ns);
-        let wait = self.in_step(Duration::from_nanos(wait_ns));
+        let wait = self.in_step(now_ns, Duration::from_nanos(wait_ns));
         Pause::For(self.grace.plan(now_ns, wait))
     }
 
     /// Returns how long to sleep of `wait`: the clock may not keep step with a thread's sleep.
-    fn in_step(&self, wait: Duration) -> Duration {
+    fn in_step(&mut self, now_ns: u64, mut wait: Duration) -> Duration {
+        if self.slept_from_ns.replace(now_ns) == Some(now_ns) {
+            wait = wait.max(BY_STILL_CLOCK);
+        }
         match self.clock.sleep_max() {
             Some(max) => wait.min(max),
             None => wait,
@@ -339,6 +348,18 @@ mod tests {
         assert_eq!(wakes(&reaper), 2);
         reaper.schedule(9 * MS);
         assert_eq!(wakes(&reaper), 3);
+    }
+
+    #[test]
+    fn a_clock_that_stands_still_before_a_deadline_is_asked_once_a_millisecond() {
+        const NS: Duration = Duration::from_nanos(1);
+        let mut reaper = reaper(|_, clock| clock.advance_to(999_999));
+        reaper.schedule(NONE);
+        assert_eq!(reaper.round_after(NONE), (Pause::For(NS), 0));
+        for _ in 0..3 {
+            assert_eq!(reaper.round_after(NONE), (Pause::For(MS), 0));
+        }
+        assert_eq!(reaper.round_after(NS), (Pause::UntilWoken, 1));
     }
 
     #[test]
