@@ -69,7 +69,8 @@ impl fmt::Debug for Job {
 /// Runs jobs on threads of its own.
 ///
 /// It must run or drop each job that it takes. A job holds a reference to its source: an executor
-/// that keeps jobs and runs none keeps the timer and the expired tasks alive.
+/// that keeps jobs and runs none keeps the timer and the expired tasks alive. The last job of a timer
+/// that has no handle left drops the executor, on a thread of its own: its `Drop` must not wait for that.
 pub trait Executor: Send + Sync + fmt::Debug + 'static {
     /// Takes a job to be run soon. Must neither block nor run it before returning: the caller is
     /// the reaper, or a thread in the middle of an event.
