@@ -344,8 +344,12 @@ impl<T> DelayQueue<T> {
                     self.is_awaited = true;
                     return Poll::Pending;
                 }
-                // That time has come since. The owner is not registered: look again.
-                Poll::Ready(Ok(())) => {}
+                // That time has come since. The owner is not registered: look again, also by a clock
+                // that shows less than it did as the wake-up was set.
+                Poll::Ready(Ok(())) => {
+                    let tick = self.driver().config.tick;
+                    self.wake_tick = self.wake_tick.min(tick.round_down(self.sleep.now_ns()));
+                }
                 Poll::Ready(Err(_)) if is_empty => return Poll::Ready(None),
                 Poll::Ready(Err(refused)) => return Poll::Ready(Some(Err(refused))),
             }

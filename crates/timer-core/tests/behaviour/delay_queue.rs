@@ -518,6 +518,26 @@ fn a_value_whose_insertion_panicked_comes_out_in_time() {
     assert_eq!(poll_all(&mut queue, &owner), [7]);
 }
 
+/// No clock is to do that; then values are late, and their owner waits.
+#[test]
+fn a_clock_that_goes_back_keeps_no_poll_from_its_end() {
+    in_time(|| {
+        let clock = PanickingClock::default();
+        let timer = system_timer(|builder| builder.clock(clock.clone()).inline());
+        let owner = Woken::task();
+        let mut queue = DelayQueue::new(&timer);
+        for ms in [10, 20] {
+            queue.insert(ms, MS * ms).unwrap();
+        }
+        clock.now_ns.store(15_000_000, SeqCst);
+        assert!(matches!(poll(&mut queue, &owner), Poll::Ready(Some(_))));
+        clock.now_ns.store(12_000_000, SeqCst);
+        assert!(poll(&mut queue, &owner).is_pending());
+        clock.now_ns.store(20_000_000, SeqCst);
+        assert_eq!(poll_all(&mut queue, &owner), [20]);
+    });
+}
+
 /// A clock that a test sets, and that panics once on the thread that is set.
 #[derive(Clone, Debug, Default)]
 struct PanickingClock {
