@@ -46,6 +46,16 @@ impl Panics {
         }
     }
 
+    /// Calls `work` for a caller that may hold a lock: a panic is contained and counted, and the hook is
+    /// not called.
+    pub(super) fn contain_locked<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        let contained = contain(work);
+        if contained.is_err() {
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+        contained.ok()
+    }
+
     /// Counts a panic that was contained elsewhere, and reports it.
     pub(super) fn count_and_report(&self, message: &str) {
         self.count.fetch_add(1, Ordering::Relaxed);

@@ -105,7 +105,7 @@ impl Driver {
         let panics = self.executors.panics.clone();
         Some(Arc::new(move || {
             // Without a time, of a clock that panics, it is only woken.
-            if let Some(now_ns) = panics.contain(|| clock.now_ns()) {
+            if let Some(now_ns) = panics.contain_locked(|| clock.now_ns()) {
                 called_ns.fetch_min(now_ns, Ordering::AcqRel);
             }
             wake();

@@ -147,3 +147,45 @@ fn tasks_are_dropped_unlocked_whatever_ends_them() {
         assert_eq!(drops.load(SeqCst), 6);
     });
 }
+
+/// A clock that stands still, and panics once at a read that a test chooses.
+#[derive(Clone, Debug, Default)]
+struct PanicsAt(Arc<AtomicUsize>);
+
+impl Clock for PanicsAt {
+    fn now_ns(&self) -> u64 {
+        let left = self.0.load(SeqCst);
+        self.0.store(left.saturating_sub(1), SeqCst);
+        assert!(left != 1, "the clock panics");
+        0
+    }
+}
+
+/// With a grace the clock is read as the reaper is woken for the next run, while that is put back.
+#[test]
+fn a_clock_that_panics_as_the_reaper_is_woken_is_only_counted() {
+    in_time(|| {
+        let (clock, executor) = (PanicsAt::default(), Later::default());
+        let beat: Arc<OnceLock<Periodic>> = Arc::default();
+        let own = beat.clone();
+        let timer = system_timer(|builder| {
+            let builder = builder.clock(clock.clone()).grace(SECOND);
+            let hook = move |_: &str| _ = own.get().unwrap().cancel(); // takes the task's lock
+            builder.on_panic(hook).executor(executor.clone())
+        });
+        let starts = timer.schedule_with_fixed_delay(Duration::ZERO, MS, || ());
+        beat.set(starts.unwrap()).unwrap();
+        while executor.len() == 0 {
+            thread::yield_now(); // until it is due
+        }
+        // Its round is over, and the reaper sleeps.
+        let jobs = executor.take();
+        while timer.stats().turns.count() == 0 {
+            thread::yield_now();
+        }
+        clock.0.store(2, SeqCst); // after the read at the end of the run
+        jobs.into_iter().for_each(Job::run);
+        assert_eq!(timer.stats().panics, 1);
+        assert!(beat.get().unwrap().cancel());
+    });
+}
