@@ -377,3 +377,63 @@ fn many_observers_leave_and_their_memory_goes() {
     assert!(kept < 20_000, "{kept}");
     assert_nothing_waits(&waits);
 }
+
+#[test]
+fn calls_that_name_an_epoch_act_in_it_alone() {
+    let (_timer, waits, votes) = watermarks::<&str>();
+    votes.begin_epoch(&"term", 7, 0).unwrap();
+    let (tell, told) = mpsc::channel();
+    let then = move |outcome| tell.send(outcome).unwrap();
+    assert!(
+        votes
+            .park_in(&"term", 7, 2, MINUTE, then)
+            .unwrap()
+            .is_some()
+    );
+    let other = WaitError::OtherEpoch {
+        named: 6,
+        present: 7,
+    };
+    assert_eq!(votes.add_in(&"term", 6, 9), Err(other));
+    assert_eq!(
+        [votes.add_in(&"term", 7, 1), votes.add_in(&"term", 7, 1)],
+        [Ok(0), Ok(1)]
+    );
+    assert_eq!(told.try_recv(), Ok(Completed));
+    assert_nothing_waits(&waits);
+}
+
+/// A key that cannot be looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Unhashable(bool);
+
+impl Hash for Unhashable {
+    fn hash<H: Hasher>(&self, _: &mut H) {
+        assert!(self.0, "not to be hashed");
+    }
+}
+
+#[test]
+fn a_wait_for_each_whose_key_panics_leaves_no_part() {
+    let (_timer, waits, marks) = watermarks();
+    let keys = [(Unhashable(true), 1), (Unhashable(false), 1)];
+    let wait = || marks.wait_for_each(&keys, MINUTE);
+    assert!(catch_unwind(AssertUnwindSafe(wait)).is_err());
+    assert_nothing_waits(&waits);
+}
+
+#[test]
+fn a_wait_for_each_is_not_waited_for_in_a_callback() {
+    in_time(|| {
+        let (_timer, _, marks) = watermarks();
+        let (tell, told) = mpsc::channel();
+        let inner = marks.clone();
+        let then = move |_| {
+            let wait = inner.wait_for_each(&[(2, 1), (3, 1)], MINUTE);
+            tell.send(wait.wait_blocking()).unwrap();
+        };
+        marks.park(&1, 1, MINUTE, then).unwrap();
+        assert_eq!(marks.advance(&1, 1), Ok(1));
+        assert_eq!(told.recv().unwrap(), Err(WaitError::MustNotBlock));
+    });
+}
