@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{Permit, Permits, WaitError};
+use purgatory::{CancelReason, Permit, Permits, WaitError};
 
 /// In a program: a socket.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Pool {
         let idle = self.idle.clone();
         async move {
             let _permit = permit.await?;
-            let connection = Some(idle.lock().unwrap().take());
+            let connection = Some(idle.lock().unwrap().take()?);
             Ok(Pooled {
                 connection,
                 idle,
@@ -79,15 +79,20 @@ impl Pool {
 }
 
 impl Idle {
-    fn take(&mut self) -> Connection {
+    fn take(&mut self) -> Result<Connection, WaitError> {
+        // The client had its permit before the close.
+        if self.is_closed {
+            let reason = CancelReason::Closed("the pool was closed".into());
+            return Err(WaitError::Cancelled(reason));
+        }
         if let Some(connection) = self.connections.pop() {
-            return connection;
+            return Ok(connection);
         }
         self.opened += 1; // in a program: connect here, without the lock
-        Connection {
+        Ok(Connection {
             number: self.opened,
             is_broken: false,
-        }
+        })
     }
 }
 

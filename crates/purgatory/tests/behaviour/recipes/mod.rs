@@ -11,6 +11,7 @@
 mod guide {
     pub mod acks_all;
     pub mod connection;
+    pub mod connection_pool;
     pub mod cores;
     pub mod deadline;
     pub mod debounce;
@@ -30,6 +31,7 @@ mod guide {
 
 mod one_at_a_time;
 mod polls;
+mod pools;
 mod produces;
 mod reached;
 mod requests;
