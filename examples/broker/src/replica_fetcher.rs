@@ -174,7 +174,7 @@ impl Session {
 
     /// Fetches once; returns true if that brought news.
     fn fetch(&mut self, follower: &Follower) -> Result<bool> {
-        let request = self.fetch_request(follower);
+        let request = fetch_request(&self.topics, self.fetches, follower);
         let response: FetchResponse = self.ask(&request, 10)?;
         let mut news = false;
         for topic in response.responses {
@@ -196,33 +196,6 @@ impl Session {
         Ok(news)
     }
 
-    /// Asks for every partition from the end of the follower's log on.
-    fn fetch_request(&self, follower: &Follower) -> FetchRequest {
-        let mut topics = Vec::new();
-        // Another topic comes first each time, or those behind it would starve.
-        for (name, count) in rotated(&self.topics, self.fetches) {
-            let mut partitions = Vec::new();
-            for index in 0..*count {
-                let log = follower.offsets(&key(name, index));
-                let partition = FetchPartition::default()
-                    .with_partition(index)
-                    .with_fetch_offset(log.end)
-                    .with_log_start_offset(log.start)
-                    .with_partition_max_bytes(FETCH_BYTES_MAX as i32);
-                partitions.push(partition);
-            }
-            let topic = FetchTopic::default().with_topic(name.clone());
-            topics.push(topic.with_partitions(partitions));
-        }
-        FetchRequest::default()
-            .with_replica_id(follower.id.into())
-            .with_max_wait_ms(FETCH_WAIT_MAX.as_millis() as i32)
-            .with_min_bytes(1)
-            .with_max_bytes(FETCH_BYTES_MAX as i32)
-            .with_session_epoch(-1)
-            .with_topics(topics)
-    }
-
     /// Sends a request in this version, and waits for its answer.
     fn ask<Q: Request>(&mut self, request: &Q, version: i16) -> Result<Q::Response> {
         self.correlation_id = self.correlation_id.wrapping_add(1);
@@ -233,6 +206,36 @@ impl Session {
         let mut answer = answer.context("closed by the leader")?;
         decoded(&mut answer, version, id)
     }
+}
+
+/// Asks for every partition from the end of the follower's log on.
+fn fetch_request(topics: &[(TopicName, i32)], round: usize, follower: &Follower) -> FetchRequest {
+    let mut asked = Vec::new();
+    // Another topic comes first each time, and in it another partition each time that it does, or
+    // those behind would starve.
+    let of_topic = round / topics.len().max(1);
+    for (name, count) in rotated(topics, round) {
+        let mut partitions = Vec::new();
+        let indices: Vec<_> = (0..*count).collect();
+        for index in rotated(&indices, of_topic) {
+            let log = follower.offsets(&key(name, *index));
+            let partition = FetchPartition::default()
+                .with_partition(*index)
+                .with_fetch_offset(log.end)
+                .with_log_start_offset(log.start)
+                .with_partition_max_bytes(FETCH_BYTES_MAX as i32);
+            partitions.push(partition);
+        }
+        let topic = FetchTopic::default().with_topic(name.clone());
+        asked.push(topic.with_partitions(partitions));
+    }
+    FetchRequest::default()
+        .with_replica_id(follower.id.into())
+        .with_max_wait_ms(FETCH_WAIT_MAX.as_millis() as i32)
+        .with_min_bytes(1)
+        .with_max_bytes(FETCH_BYTES_MAX as i32)
+        .with_session_epoch(-1)
+        .with_topics(asked)
 }
 
 /// Encodes a request as a whole frame.
@@ -277,17 +280,36 @@ fn key(topic: &TopicName, partition: i32) -> TopicPartition {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
     #[test]
     fn each_topic_comes_first_in_some_round() {
-        let order = |round| {
-            super::rotated(&[1, 2, 3], round)
-                .copied()
-                .collect::<Vec<_>>()
-        };
+        let order = |round| rotated(&[1, 2, 3], round).copied().collect::<Vec<_>>();
         assert_eq!(
             [0, 1, 2, 3].map(order),
             [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 2, 3]]
         );
-        assert_eq!(super::rotated::<i32>(&[], 7).count(), 0);
+        assert_eq!(rotated::<i32>(&[], 7).count(), 0);
+    }
+
+    /// Each comes first: only that one has room for its records however much the others have.
+    #[test]
+    fn each_partition_comes_first_in_some_round() {
+        let follower = Follower::new(2, false);
+        let topics = [("a", 2), ("b", 2), ("c", 1)];
+        let topics = topics.map(|(name, count)| (TopicName(name.to_owned().into()), count));
+        let first = |round| {
+            let request = fetch_request(&topics, round, &follower);
+            assert_eq!(request.topics.len(), 3, "round {round}");
+            let topic = &request.topics[0];
+            (topic.topic.to_string(), topic.partitions[0].partition)
+        };
+        let firsts: BTreeSet<_> = (0..6).map(first).collect();
+        let each = [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("c", 0)];
+        let each = each.map(|(name, index)| (name.to_owned(), index));
+        assert_eq!(firsts, each.into());
+        assert!(fetch_request(&[], 7, &follower).topics.is_empty());
     }
 }
