@@ -1,7 +1,7 @@
 //! Metadata: the leader of each partition. Asking for a topic makes it, as Kafka does with
 //! `auto.create.topics.enable`. CreateTopics makes one as it is asked to.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{collections::HashSet, net::SocketAddr, sync::Arc};
 
 use kafka_protocol::{
     ResponseError, messages::create_topics_request::*, messages::create_topics_response::*,
@@ -25,10 +25,15 @@ pub(crate) fn metadata(
     // No list stands for all topics; which those are is looked up when the answer is made.
     let may_create = request.allow_auto_topic_creation;
     let asked = request.topics.map(|asked| {
-        let found = asked
-            .into_iter()
-            .map(|asked| find(&topics, asked, may_create));
-        found.collect::<Vec<_>>()
+        // Each topic once, as in Kafka: its description may be thousands of times its name.
+        let mut names = HashSet::new();
+        let mut found = Vec::new();
+        for topic in asked {
+            if names.insert(topic.name.clone()) {
+                found.push(find(&topics, topic, may_create));
+            }
+        }
+        found
     });
     reply.send_made(move || {
         let described = match asked {

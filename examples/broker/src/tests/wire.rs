@@ -6,7 +6,7 @@ use kafka_protocol::protocol::Decodable;
 
 use super::{
     CORRELATION_ID, Fixture, decoded,
-    examples::{each_version, example, versions},
+    examples::{each_version, example, metadata, versions},
 };
 use crate::{partition::UpTo, schemas::APIS};
 
@@ -148,6 +148,16 @@ fn giant_count_is_refused_before_allocation() {
         broker.answer(raw(3, 4, &[0xff, 0, 0, 0])).unwrap_err()
     );
     assert!(reason.contains("a length of -16777216"), "{reason}");
+}
+
+/// A name of three bytes may stand for a thousand partitions.
+#[test]
+fn a_topic_asked_for_many_times_is_described_once() {
+    let broker = Fixture::new(&["--partitions", "1000"]);
+    let names = [&["t"; 60_000][..], &["not legal"; 5_000]].concat();
+    let response = broker.ask(&metadata(&names)).answer().unwrap();
+    let partitions = response.topics.iter().map(|topic| topic.partitions.len());
+    assert_eq!(partitions.collect::<Vec<_>>(), [1000, 0]);
 }
 
 #[test]
