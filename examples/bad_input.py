@@ -3,12 +3,15 @@
 
 Each must end by itself with the exit code that its --help names (2: an argument is wrong, 1: it cannot run), say on
 standard error which value it refused and what it expected, and not panic. Parsers have tables of their own, beside
-them; here are the programs as they are run: flags, files, ports that are taken.
+them; here are the programs as they are run: flags, files, ports that are taken. All of this, and good input, comes
+once more with a standard error that nobody reads: the exit code stays.
 """
 
+import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 DEADLINE_S = 60
@@ -51,6 +54,30 @@ def cases(taken, closed):
     yield "virtual_time", ["--seed", "one"], 2, ["one"]
 
 
+# With a standard error that nobody reads these run all the same.
+UNHEARD = [("acks_all", "--seconds", "0.1"), ("virtual_time", "--seeds", "10"), ("recurring",), ("waiting",), ("local",)]
+SERVERS = [("broker", "--listen", "127.0.0.1:0"), ("external_events", "--listen", "127.0.0.1:0"), ("misbehave",)]
+
+
+def unheard(folder, program, arguments, code, serves=False):
+    """Runs a program whose standard error has no reader; what it says is lost, and it goes on. A server is ended."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [Path(folder) / program, *arguments]
+    ran = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=writer)
+    os.close(writer)
+    try:
+        if serves:
+            time.sleep(1)
+            ran.terminate()
+        ran.communicate(timeout=DEADLINE_S)
+    except subprocess.TimeoutExpired:
+        ran.kill()
+        fail(program, arguments, f"goes on after {DEADLINE_S} s without a reader of standard error", "")
+    if ran.returncode != code:
+        fail(program, arguments, f"exit code {ran.returncode} without a reader of standard error, expected {code}", "")
+
+
 def fail(program, arguments, why, said):
     raise SystemExit(f"FAILED: {' '.join([program, *arguments])}: {why}\n{said}")
 
@@ -78,7 +105,12 @@ def main():
                 fail(program, arguments, f"does not say {text!r}", said)
         if "panicked" in said:
             fail(program, arguments, "panicked", said)
+        unheard(sys.argv[1], program, arguments, code)
         count += 1
+    for program, *arguments in UNHEARD:
+        unheard(sys.argv[1], program, arguments, 0)
+    for program, *arguments in SERVERS:
+        unheard(sys.argv[1], program, arguments, 0, serves=True)
     print(f"bad input: passed, {count} cases")
 
 

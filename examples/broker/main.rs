@@ -6,6 +6,7 @@ use std::{io, io::Write, net::SocketAddr, process::ExitCode};
 use anyhow::Context;
 use broker_example::{Args, Broker, Role, run_cluster, run_follower, stop_with_cluster};
 use clap::Parser;
+use example_support::say;
 use tracing::Level;
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -15,8 +16,10 @@ fn main() -> anyhow::Result<ExitCode> {
     } else {
         Level::INFO
     };
+    // Standard error may be closed: then nothing is logged, and no thread panics for it.
     let log = tracing_subscriber::fmt()
         .with_writer(io::stderr)
+        .log_internal_errors(false)
         .with_max_level(level);
     log.with_target(false).init();
 
@@ -46,7 +49,9 @@ fn run_leader(args: &Args, listen: SocketAddr, stopped: &Receiver<()>) -> anyhow
     let broker = Broker::start(args, listen)?;
     let metrics = broker.serve_metrics()?;
     let address = metrics.address();
-    eprintln!("metrics: http://{address}/metrics\nlive page: http://{address}/");
+    say(format_args!(
+        "metrics: http://{address}/metrics\nlive page: http://{address}/"
+    ));
     broker.write_snapshots_on_usr1()?;
     // Scripts wait for this line.
     let mut out = io::stdout();

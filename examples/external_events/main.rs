@@ -9,7 +9,7 @@ use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use example_support::Stop;
+use example_support::{Stop, say};
 use external_events_example::{args::Args, nats::Nats, orders::Orders, routes};
 use humantime::format_duration;
 use metrics::{Unit, counter, describe_counter};
@@ -24,7 +24,7 @@ async fn main() -> ExitCode {
     match run(Args::parse()).await {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            say(format_args!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -45,8 +45,11 @@ async fn run(args: Args) -> Result<ExitCode> {
     let metrics = serve_metrics(&args, &orders)?;
     let listener = TcpListener::bind(args.listen).await;
     let listener = listener.with_context(|| format!("cannot listen on {}", args.listen))?;
-    eprintln!("metrics: http://{}/metrics", metrics.address());
-    eprintln!("live page: http://{}/", metrics.address());
+    say(format_args!(
+        "metrics: http://{}/metrics",
+        metrics.address()
+    ));
+    say(format_args!("live page: http://{}/", metrics.address()));
     // Scripts wait for this line.
     let address = listener.local_addr()?;
     writeln!(
@@ -75,7 +78,9 @@ async fn run(args: Args) -> Result<ExitCode> {
     let all_answered = timeout(args.shutdown_within, serving).await.is_ok();
     if !all_answered {
         let limit = format_duration(args.shutdown_within);
-        eprintln!("error: connections were still open after {limit}");
+        say(format_args!(
+            "error: connections were still open after {limit}"
+        ));
     }
     print_counts(&orders)?;
     if all_answered {

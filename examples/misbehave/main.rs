@@ -7,7 +7,7 @@ use std::{fmt::Display, net::SocketAddr, sync::Arc, thread, time::Duration};
 
 use anyhow::Result;
 use clap::Parser;
-use example_support::Stop;
+use example_support::{Stop, say};
 use purgatory::{Outcome, Purgatory, Timeout, when};
 use purgatory_live::{Live, Server};
 use timer_core::{SystemTimer, Timer, Workers};
@@ -261,7 +261,9 @@ fn main() -> Result<()> {
     let misused = Misused::start(&stop)?;
     let server = misused.serve(args.metrics_addr)?;
     let address = server.address();
-    eprintln!("metrics: http://{address}/metrics\nlive page: http://{address}/");
+    say(format_args!(
+        "metrics: http://{address}/metrics\nlive page: http://{address}/"
+    ));
     misused.run(&stop);
     // The page goes first: nothing is to be seen of a shutdown.
     drop(server);

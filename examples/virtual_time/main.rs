@@ -268,6 +268,11 @@ fn fault(seed: u64, mode: Mode) -> Result<Option<String>> {
     Ok(None)
 }
 
+/// Writes a line to standard error, which may be closed.
+fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
 fn run(args: &Args) -> Result<ExitCode> {
     // One seed is a range, too, and printed as it goes.
     let seeds = match args.seed {
@@ -286,7 +291,9 @@ fn run(args: &Args) -> Result<ExitCode> {
                 ""
             };
             let program = "cargo run --release --example virtual_time --";
-            eprintln!("{fault}\nonce more: {program} --seed {seed}{mistake}");
+            say(&format!(
+                "{fault}\nonce more: {program} --seed {seed}{mistake}"
+            ));
             return Ok(ExitCode::FAILURE);
         }
     }
@@ -306,7 +313,7 @@ fn main() -> ExitCode {
     match run(&Args::parse()) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("virtual_time: {error:#}");
+            say(&format!("virtual_time: {error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -1,12 +1,11 @@
 //! The load: producers that send lines, and followers that fetch.
 
-use std::io::{self, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, Thread};
 use std::{sync::Arc, sync::LazyLock, time::Duration};
 
 use crossbeam_utils::CachePadded;
-use example_support::Stop;
+use example_support::{Stop, say};
 use indicatif::HumanCount;
 use tokio::runtime::{Builder, Runtime};
 
@@ -276,7 +275,7 @@ impl<'a> Follower<'a> {
                 partition.forget(self.number);
             }
         }
-        say(&format!(
+        say(format_args!(
             "{} fell out of the in-sync set: {} produces waited for it alone, and are acknowledged",
             name(self.number),
             HumanCount(acknowledged as u64),
@@ -289,7 +288,7 @@ impl<'a> Follower<'a> {
         self.stage.audit.joined(partition, self.number);
         self.is_out[place] = false;
         if !self.is_out.contains(&true) {
-            say(&format!(
+            say(format_args!(
                 "{} joined the in-sync set again, once it had caught up: {} records",
                 name(self.number),
                 HumanCount(self.fetched_outside as u64),
@@ -305,16 +304,10 @@ impl<'a> Follower<'a> {
             self.stage.audit.leader_changed(partition, &change);
             taken_back += change.taken_back;
         }
-        say(&format!(
+        say(format_args!(
             "{} became the leader: {} records were taken back",
             name(self.number),
             HumanCount(taken_back),
         ));
     }
-}
-
-/// Writes a line beside the progress.
-fn say(line: &str) {
-    // Standard error may be closed; the run goes on all the same.
-    let _ = writeln!(io::stderr(), "{line}");
 }

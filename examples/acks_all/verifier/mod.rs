@@ -16,7 +16,7 @@ use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use example_support::{Stop, write_on_usr1};
+use example_support::{Stop, say, write_on_usr1};
 use timer_core::{Clock, SystemClock};
 
 use crate::AcksAll;
@@ -52,7 +52,7 @@ pub(crate) fn main() -> ExitCode {
     match start(args) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            say(format_args!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -67,7 +67,9 @@ fn start(args: Args) -> Result<ExitCode> {
     let page = watch::page(&stage)?;
     let server = watch::serve(&stage, &page)?;
     let address = server.address();
-    eprintln!("metrics: http://{address}/metrics\nlive page: http://{address}/");
+    say(format_args!(
+        "metrics: http://{address}/metrics\nlive page: http://{address}/"
+    ));
     let shown = Arc::clone(&stage);
     write_on_usr1(move || shown.acks.snapshot(OLDEST))?;
 
@@ -79,7 +81,7 @@ fn start(args: Args) -> Result<ExitCode> {
     let written = io::stdout().write_all(table.as_bytes());
     written.context("cannot write the table")?;
     for problem in &report.problems {
-        eprintln!("wrong: {problem}");
+        say(format_args!("wrong: {problem}"));
     }
     interrupted.pause(linger);
     if report.problems.is_empty() {

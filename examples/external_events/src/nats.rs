@@ -11,6 +11,7 @@ use async_nats::jetstream::consumer::{Consumer, DeliverPolicy, pull::OrderedConf
 use async_nats::jetstream::context::{CreateStreamError, CreateStreamErrorKind};
 use async_nats::jetstream::{self, ErrorCode, stream, stream::Stream};
 use async_nats::{ConnectOptions, Event, connection::State};
+use example_support::say;
 use futures_util::StreamExt;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
@@ -59,7 +60,7 @@ impl Nats {
             if matches!(event, Event::Connected) {
                 connected.send_modify(|connections| *connections += 1);
             }
-            async move { eprintln!("nats: {event}") }
+            async move { say(format_args!("nats: {event}")) }
         };
         let options = ConnectOptions::new()
             .name("external_events")
@@ -136,7 +137,7 @@ impl Nats {
     async fn follow(mut self, mut caught_up: Option<oneshot::Sender<()>>) {
         loop {
             if let Err(error) = self.follow_connection(&mut caught_up).await {
-                eprintln!("nats: {error:#}; trying again");
+                say(format_args!("nats: {error:#}; trying again"));
                 sleep(RETRY_MAX).await;
             }
         }
@@ -155,7 +156,9 @@ impl Nats {
         let epoch = epoch(&stream);
         let another = self.orders.begin(epoch);
         if another && caught_up.is_none() {
-            eprintln!("nats: stream {STREAM} is another one now, whose versions begin anew");
+            say(format_args!(
+                "nats: stream {STREAM} is another one now, whose versions begin anew"
+            ));
         }
 
         let consumer = self.consumer(&stream).await?;

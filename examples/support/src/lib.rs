@@ -4,6 +4,7 @@
 mod args;
 mod metrics;
 
+use std::fmt::Display;
 use std::io::{Write, stderr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{sync::Arc, thread, time::Duration};
@@ -14,6 +15,12 @@ use signal_hook::{consts::SIGUSR1, iterator::Signals};
 
 pub use args::{assert_parsed, between, number};
 pub use metrics::serve;
+
+/// Writes a line to standard error. That may be closed; the program goes on all the same, where
+/// `eprintln` would panic.
+pub fn say(line: impl Display) {
+    let _ = writeln!(stderr(), "{line}");
+}
 
 /// Writes a text to standard error at each SIGUSR1, from a thread of its own. The examples write
 /// snapshots, to show what hangs.
