@@ -3,7 +3,7 @@
 //! comes or the timer has work. Nothing of the server is `Send`. At its end the program measures
 //! what a fetch costs. `cargo run --release --example local`
 
-use std::io::{self, ErrorKind::TimedOut, ErrorKind::WouldBlock, Write};
+use std::io::{self, ErrorKind::Interrupted, ErrorKind::TimedOut, ErrorKind::WouldBlock, Write};
 use std::{cell::Cell, net::SocketAddr, net::UdpSocket, rc::Rc, thread, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -84,11 +84,12 @@ fn advance_to_now(timer: &ManualTimer, clock: &SystemClock) {
     timer.advance(Duration::from_nanos(passed_ns));
 }
 
-/// Receives a datagram and its sender; `None` when the socket's timeout came first.
+/// Receives a datagram and its sender; `None` when the socket's timeout came first, or the process
+/// was stopped and went on (Ctrl-Z, a debugger), which interrupts a receive that has a timeout.
 fn receive(socket: &UdpSocket, datagram: &mut [u8]) -> io::Result<Option<(usize, SocketAddr)>> {
     match socket.recv_from(datagram) {
         Ok(received) => Ok(Some(received)),
-        Err(error) if matches!(error.kind(), WouldBlock | TimedOut) => Ok(None),
+        Err(error) if matches!(error.kind(), WouldBlock | TimedOut | Interrupted) => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -179,7 +180,12 @@ fn ask(client: &UdpSocket, server: SocketAddr) -> Result<()> {
     ];
     for expected in answers {
         let mut datagram = [0; 128];
-        let length = client.recv(&mut datagram)?;
+        let length = loop {
+            match client.recv(&mut datagram) {
+                Err(error) if error.kind() == Interrupted => {} // stopped meanwhile, as in `receive`
+                received => break received?,
+            }
+        };
         let answer = str::from_utf8(&datagram[..length])?;
         writeln!(io::stdout(), "    answer: {answer}")?;
         ensure!(answer.starts_with(expected), "expected: {expected}");
@@ -276,6 +282,24 @@ mod tests {
             let error = format!("{:#}", Request::parse(text).unwrap_err());
             assert!(error.contains(named), "{text}: {error}");
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn process_that_was_stopped_goes_on() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_secs(300)))
+            .unwrap();
+        let receiver = thread::spawn(move || receive(&socket, &mut [0; 64]));
+        // The signals may come before the thread receives: then they come again.
+        while !receiver.is_finished() {
+            let stop_and_go_on = "kill -STOP $PPID; kill -CONT $PPID";
+            let mut shell = std::process::Command::new("sh");
+            let status = shell.args(["-c", stop_and_go_on]).status().unwrap();
+            assert!(status.success());
+        }
+        assert_eq!(receiver.join().unwrap().unwrap(), None);
     }
 
     #[test]
