@@ -29,6 +29,7 @@ def cases(taken, closed):
     yield "acks_all", ["--timeout", "1ns"], 2, ["1ns", "from 1ms to 1h"]
     yield "acks_all", ["--timeout", "584554530872years"], 2, ["584554530872years", "from 1ms to 1h"]
     yield "acks_all", ["--seconds", "-1"], 2, ["-1", "from 0.1 to 86400"]
+    yield "acks_all", ["--rate", "-1"], 2, ["-1", "from 0 to 100000000"]
     yield "acks_all", ["--stall-for", "1h", "--drop-follower"], 2, ["--drop-follower", "before the end of the run, 10.0s"]
     yield "acks_all", ["--by", "raft"], 2, ["raft", "kafka, replica-sets"]
     yield "acks_all", ["--stall-for", "1s", "--join-follower"], 2, ["--drop-follower"]
@@ -39,19 +40,24 @@ def cases(taken, closed):
     yield "broker", ["--listen", taken], 1, [f"cannot listen on {taken}", "in use"]
     yield "broker", ["cluster", "--listen", taken], 1, [f"cannot listen on {taken}", "the leader, ended"]
     yield "broker", ["--follower-interval", "18446744073709551616s"], 2, ["18446744073709551616s", "from 0s to 1day"]
+    yield "broker", ["--partitions", "-1"], 2, ["-1", "from 1 to 1000"]
     yield "broker", ["--max-connections", "0"], 2, ["0", "from 1 to 1000000"]
     yield "broker", ["--node", "2"], 2, ["--cluster"]
     yield "broker", ["--node", "2", "--cluster", "here"], 2, ["here", "1=IP:PORT,2,3"]
     yield "external_events", ["--listen", taken], 1, [f"cannot listen on {taken}", "in use"]
     yield "external_events", ["--nats", closed], 1, [f"cannot connect to the NATS server at {closed}"]
     yield "external_events", ["--max-wait", "1h 1ns"], 2, ["1h 1ns", "from 1ms to 1h"]
+    yield "external_events", ["--max-parked", "-1"], 2, ["-1", "from 1 to 1000000"]
     yield "recurring", ["--zone", "Nowhere/Land"], 2, ["Nowhere/Land"]
     yield "recurring", ["--from", "2026-02-30"], 2, ["2026-02-30"]
     yield "recurring", ["--from", "9999-12-01"], 1, ["9999-12-01", "9999-12-31"]
     yield "recurring", ["--months", "1201"], 2, ["1201", "from 1 to 1200"]
+    yield "recurring", ["--months", "-1"], 2, ["-1", "from 1 to 1200"]
     yield "recurring", ["61 * * * *"], 2, ["61 * * * *"]
     yield "virtual_time", ["--seeds", "0"], 2, ["0", "from 1 to"]
-    yield "virtual_time", ["--seed", "one"], 2, ["one"]
+    yield "virtual_time", ["--seeds", "-1"], 2, ["-1", "from 1 to"]
+    for seed in ["one", "-1", "18446744073709551616"]:
+        yield "virtual_time", ["--seed", seed], 2, [seed, "from 0 to 18446744073709551615"]
 
 
 # With a standard error that nobody reads these run all the same.

@@ -27,7 +27,7 @@ The exit code is 0 when it ran, 1 when it cannot run, 2 when an argument is wron
 
 /// Recurring tasks on the timer, by cron expressions in a time zone.
 #[derive(Debug, Parser)]
-#[command(name = "recurring", version, after_help = EXIT_CODES)]
+#[command(name = "recurring", version, after_help = EXIT_CODES, allow_negative_numbers = true)]
 struct Args {
     /// Cron expressions, five fields or six with seconds [default: every day, every Tuesday and
     /// each 12th, at 9]

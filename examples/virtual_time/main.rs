@@ -27,14 +27,14 @@ The exit code is 0 when every write ended as it must, 1 when one did not, 2 when
 
 /// Many small clusters, each with its own seed, in virtual time.
 #[derive(Debug, Parser)]
-#[command(name = "virtual_time", version, after_help = EXIT_CODES)]
+#[command(name = "virtual_time", version, after_help = EXIT_CODES, allow_negative_numbers = true)]
 struct Args {
     /// How many seeds
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = at_least_one)]
     seeds: u64,
 
     /// One seed, printed message by message
-    #[arg(long, value_name = "SEED", conflicts_with = "seeds")]
+    #[arg(long, value_name = "SEED", conflicts_with = "seeds", value_parser = any_seed)]
     seed: Option<u64>,
 
     /// Makes a mistake: an answer that came twice is counted twice
@@ -47,6 +47,12 @@ fn at_least_one(value: &str) -> Result<u64, String> {
         Ok(count @ 1..) => Ok(count),
         _ => Err(format!("expected a number from 1 to {}", u64::MAX)),
     }
+}
+
+fn any_seed(value: &str) -> Result<u64, String> {
+    value
+        .parse()
+        .map_err(|_| format!("expected a number from 0 to {}", u64::MAX))
 }
 
 /// The way in which stories are run.

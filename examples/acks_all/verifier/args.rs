@@ -24,7 +24,7 @@ argument is wrong, 130 after a second Ctrl-C.";
 /// Producers with acks=all against a leader and two followers, all in one process: each produce
 /// waits in the purgatory until every in-sync replica has its record, or until its timeout fires.
 #[derive(Debug, Clone, Parser)]
-#[command(name = "acks_all", version, after_help = EXAMPLES)]
+#[command(name = "acks_all", version, after_help = EXAMPLES, allow_negative_numbers = true)]
 pub(crate) struct Args {
     /// How produces wait for their replicas
     #[arg(long, value_enum, value_name = "WAY", default_value_t = By::Kafka)]
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     pub(crate) input: Option<PathBuf>,
 
     /// How many seconds to produce
-    #[arg(long, default_value = "10", value_parser = seconds, allow_negative_numbers = true)]
+    #[arg(long, default_value = "10", value_parser = seconds)]
     pub(crate) seconds: Duration,
 
     /// Producers, each a thread

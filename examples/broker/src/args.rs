@@ -19,7 +19,7 @@ it cannot run or acknowledged a record too early, 2 when an argument is wrong.";
 /// until the client's own timeout: REQUEST_TIMED_OUT. A fetch waits until there is enough to read.
 /// Topics are made on first use and kept in memory.
 #[derive(Debug, Clone, Parser)]
-#[command(name = "broker", version, after_help = EXIT_CODES)]
+#[command(name = "broker", version, after_help = EXIT_CODES, allow_negative_numbers = true)]
 pub struct Args {
     /// Address to listen on; port 0 picks a free one (no authentication: keep it on loopback)
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:9092")]

@@ -27,7 +27,7 @@ when an argument is wrong, 130 after a second Ctrl-C.";
 /// answered at once: 200, or 410 with {id, epoch} when the order has not changed in this one.
 /// The body of a POST is the new state, any text.
 #[derive(Debug, Clone, Parser)]
-#[command(name = "external_events", version, after_help = EXAMPLES)]
+#[command(name = "external_events", version, after_help = EXAMPLES, allow_negative_numbers = true)]
 pub struct Args {
     /// Address to listen on; port 0 picks a free one (no authentication: keep it on loopback)
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8080")]
