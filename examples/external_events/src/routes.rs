@@ -1,5 +1,7 @@
 //! HTTP in front: a GET is a wait, a POST is an event. When a client goes away its handler's future
-//! is dropped, with it the wait, and so the operation leaves the purgatory at once.
+//! is dropped, with it the wait, and so the operation leaves the purgatory at once. (A client that
+//! had sent its next request ahead is an exception: hyper does not look for its end behind that, so
+//! the wait stays for its time, `--max-wait` at most.)
 
 use std::{fmt, time::Duration};
 
