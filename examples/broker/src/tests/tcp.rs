@@ -218,7 +218,7 @@ fn shutdown_answers_parked_despite_half_frames() {
         args(&[]).follower_interval >= Duration::from_millis(10),
         "or it would not be seen"
     );
-    for options in [&["--pause-followers"][..], &["--follower-interval", "1day"]] {
+    for options in [&["--pause-followers"][..], &["--follower-interval", "5m"]] {
         let (broker, mut client) = start(options);
         client.send_produce(-1, 600_000);
         wait_until(|| !broker.manager.produces.is_empty());
