@@ -25,11 +25,15 @@ pub struct Pool {
 struct Idle {
     connections: Vec<Connection>,
     opened: u64,
+    in_use: u64,
+    /// Both together.
+    open_max: u64,
     /// Those in use are closed as they return.
     is_closed: bool,
 }
 
-/// A connection in use. Dropped, it returns to the pool, unless it is broken or the pool is closed.
+/// A connection in use. Dropped, it returns to the pool, unless it is broken or the pool is closed
+/// or has become smaller.
 pub struct Pooled {
     pub connection: Option<Connection>,
     idle: Arc<Mutex<Idle>>,
@@ -39,9 +43,13 @@ pub struct Pooled {
 
 impl Pool {
     pub fn new(permits: Permits) -> Self {
+        let idle = Idle {
+            open_max: permits.limit(),
+            ..Idle::default()
+        };
         Pool {
             permits,
-            idle: Arc::default(),
+            idle: Arc::new(Mutex::new(idle)),
         }
     }
 
@@ -63,9 +71,13 @@ impl Pool {
         }
     }
 
-    /// Opens no more than this many from now on. Connections that are in use stay open.
+    /// Opens no more than this many from now on. Idle ones beyond that are closed, others once they
+    /// return.
     pub fn resize(&self, max: u64) {
         self.permits.resize(max);
+        let mut idle = self.idle.lock().unwrap();
+        idle.open_max = max;
+        idle.trim();
     }
 
     /// No client gets a connection any more, and those that wait are told. Idle ones are closed,
@@ -85,6 +97,7 @@ impl Idle {
             let reason = CancelReason::Closed("the pool was closed".into());
             return Err(WaitError::Cancelled(reason));
         }
+        self.in_use += 1;
         if let Some(connection) = self.connections.pop() {
             return Ok(connection);
         }
@@ -94,14 +107,22 @@ impl Idle {
             is_broken: false,
         })
     }
+
+    /// Closes idle connections beyond the bound.
+    fn trim(&mut self) {
+        let idle_max = self.open_max.saturating_sub(self.in_use);
+        self.connections.truncate(idle_max as usize);
+    }
 }
 
 impl Drop for Pooled {
     fn drop(&mut self) {
+        let mut idle = self.idle.lock().unwrap();
+        idle.in_use -= 1;
         if let Some(connection) = self.connection.take() {
-            let mut idle = self.idle.lock().unwrap();
             if !connection.is_broken && !idle.is_closed {
                 idle.connections.push(connection);
+                idle.trim();
             }
         }
     }

@@ -1,6 +1,32 @@
 //! A pool of connections.
 
-use super::{guide::connection_pool::Pool, *};
+use super::{
+    guide::connection_pool::{Pool, Pooled},
+    *,
+};
+
+/// Those that are idle and those that return are closed while more are open than may be.
+#[test]
+fn a_pool_that_becomes_smaller_closes_connections() {
+    let pool = Pool::new(Permits::on(&ManualTimer::new(), "connections", 4).unwrap());
+    let get = || got(&mut Box::pin(pool.get(SECOND)));
+    let numbers = |pooled: &[Pooled]| {
+        let numbers = pooled
+            .iter()
+            .map(|one| one.connection.as_ref().unwrap().number);
+        numbers.collect::<Vec<_>>()
+    };
+    let mut pooled = Vec::from([(); 4].map(|()| get()));
+    assert_eq!(numbers(&pooled), [1, 2, 3, 4]);
+    pooled.truncate(2); // 3 and 4 are idle
+    pool.resize(1);
+    pooled.remove(0); // 2 is in use: all that may be open
+    pool.resize(3);
+    pooled.extend([get(), get()]);
+    assert_eq!(numbers(&pooled), [2, 5, 6]);
+    drop(pooled);
+    assert_nothing_waits(&pool.permits.waits());
+}
 
 /// Its permit was granted before the close, and it learns of that after.
 #[test]
