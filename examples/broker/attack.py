@@ -359,6 +359,10 @@ def killed_leader(cluster, count):
 def shutdown(cluster, count):
     """Produces wait, SIGUSR1 prints them, SIGTERM has them answered; the leader's counts are the clients'."""
     clients = cluster.clients(count)
+    # The others have no snapshot, and go on.
+    cluster.signal(signal.SIGUSR1, 2, 3)
+    cluster.process.send_signal(signal.SIGUSR1)
+    wait_for("three hints", lambda: cluster.err.read_text().count("send it SIGUSR1") == 3)
     cluster.signal(signal.SIGSTOP, 2, 3)
     send(clients, produce())
     cluster.wait_until_parked("produce", count)

@@ -6,7 +6,7 @@ use std::{io, io::Write, net::SocketAddr, process::ExitCode};
 use anyhow::Context;
 use broker_example::{Args, Broker, Role, run_cluster, run_follower, stop_with_cluster};
 use clap::Parser;
-use example_support::say;
+use example_support::{say, write_on_usr1};
 use tracing::Level;
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -35,14 +35,21 @@ fn main() -> anyhow::Result<ExitCode> {
     match args.role() {
         Role::AllInOne(listen) | Role::Leader(listen) => run_leader(&args, listen, &stopped),
         Role::Follower { id, leader } => {
+            show_no_snapshots()?;
             run_follower(id, leader, &args, &stopped)?;
             Ok(ExitCode::SUCCESS)
         }
         Role::Cluster => {
+            show_no_snapshots()?;
             run_cluster(&args, stopped)?;
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// Says at each SIGUSR1 where the snapshots are; else the signal would end this process.
+fn show_no_snapshots() -> anyhow::Result<()> {
+    write_on_usr1(|| "requests wait in node 1, the leader: send it SIGUSR1\n".to_owned())
 }
 
 fn run_leader(args: &Args, listen: SocketAddr, stopped: &Receiver<()>) -> anyhow::Result<ExitCode> {
