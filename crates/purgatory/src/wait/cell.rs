@@ -164,7 +164,12 @@ impl<K: WatchKey, C: Condition> Cell<K, C> {
     /// Answers the future of an operation that no check has ended.
     #[cold]
     fn end_without_value(self: Arc<Self>, outcome: Outcome) {
-        // 1. The condition goes, or gives a value that lies in its place.
+        // 1. The condition goes, or gives a value that lies in its place: none for a future that was
+        //    dropped before a call that completes it came to this.
+        let outcome = match self.is_deserted() {
+            true => Outcome::Cancelled(CancelReason::FutureDropped),
+            false => outcome,
+        };
         let stage = mem::replace(&mut *self.stage.lock(), Stage::Over);
         let ended = catch_unwind(AssertUnwindSafe(|| stage.into_result(outcome)));
         // 2. Answer. A panic of the condition is passed on behind that.
@@ -280,18 +285,18 @@ impl<K: WatchKey, C: Condition> AnswerOrigin<C::Value> for Cell<K, C> {
     }
 
     fn abandon(&self, handle: TimerHandle) {
-        // 1. From here on no answer is put in. What is there is dropped with nothing locked, and
-        //    may itself drop futures.
+        // 1. From here on no answer is put in.
         let before = mem::replace(&mut *self.slot.lock(), Slot::Left);
-        let waits = matches!(before, Slot::Waiting(_));
-        if !matches!(before, Slot::Waiting(None)) {
-            self.drop_in_turn(before);
-        }
         // 2. Its entry ends. A check that is under way may find that out as it comes true.
-        if waits {
+        if matches!(before, Slot::Waiting(_)) {
             self.is_deserted.store(true, Ordering::Relaxed);
             let dropped = Outcome::Cancelled(CancelReason::FutureDropped);
             let _ = self.core.end_one(handle, dropped);
+        }
+        // 3. The waker or the answer goes behind that, with nothing locked: it may signal the keys, or
+        //    drop futures itself.
+        if !matches!(before, Slot::Waiting(None)) {
+            self.drop_in_turn(before);
         }
     }
 

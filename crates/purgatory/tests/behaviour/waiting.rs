@@ -210,6 +210,43 @@ fn a_condition_is_not_asked_once_its_future_is_dropped() {
     assert_empty(&waits);
 }
 
+/// Nor is the one whose future is dropped after a call that completes it, and before its end is told.
+#[test]
+fn a_completed_condition_is_not_asked_once_its_future_is_dropped() {
+    let (_timer, waits): (_, Waits) = by_hand();
+    let shelf = Shelf::default();
+    let wait = waits.wait(&["a"], NEVER, shelf.take());
+    shelf.put(7);
+    let (inside, mut wait) = (waits.clone(), Some(wait));
+    let then = move |_| {
+        let id = wait.as_ref().and_then(WaitFuture::id).unwrap();
+        assert_eq!(inside.complete(id), ReachResult::Reached(()));
+        wait.take();
+    };
+    waits.park(when(|| false, then), &["b"], NEVER);
+    assert_eq!(waits.complete_for_key(&"b"), 1);
+    assert_eq!(*shelf.0.lock().unwrap(), Some(7));
+    assert_empty(&waits);
+}
+
+/// The waker of the last poll goes with its future. As it is dropped, it has an event.
+#[test]
+fn an_event_of_a_waker_that_is_dropped_passes_its_wait_by() {
+    let (_timer, waits): (_, Waits) = by_hand();
+    let shelf = Shelf::default();
+    let mut first = waits.wait(&["a"], NEVER, shelf.take());
+    let second = waits.wait(&["a"], NEVER, shelf.take());
+    let (puts, inside) = (shelf.clone(), waits.clone());
+    let signals = OnDrop::new(move || {
+        puts.put(7);
+        inside.check_and_complete_one(&"a");
+    });
+    assert!(poll_by(&mut first, &signals.waker()).is_pending());
+    drop(first);
+    assert_eq!(second.try_take().ok(), Some(Ok(7)));
+    assert_empty(&waits);
+}
+
 /// It is handed back while the wait goes on, and dropped then, or awaited.
 #[test]
 fn try_take_takes_a_value_now_or_never() {
