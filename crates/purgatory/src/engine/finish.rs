@@ -23,7 +23,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Takes an ended operation out of the watch lists it is still on and calls it back. Returns 1
     /// if it completed.
     pub(crate) fn finish(self: &Arc<Self>, call: &Call<'_>, mut ended: Ended<K, O>) -> usize {
-        self.release(&mut ended.to_release);
+        self.release(call, &mut ended.to_release);
         let completed = usize::from(matches!(ended.outcome, Outcome::Completed));
         if self.engine.rules.callbacks_on_executor || matches!(ended.outcome, Outcome::Expired) {
             self.call_back_on_executor(ended);
@@ -51,7 +51,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             self.finish(call, ended);
             return;
         }
-        self.release(&mut to_release);
+        self.release(call, &mut to_release);
         // The outcome is made where it is taken: it is not moved through memory.
         self.call_back(to_release, || {
             self.frame.call(|| payload.on_complete(Outcome::Completed));
@@ -62,7 +62,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// is called back. Returns how many completed.
     pub(super) fn finish_all(self: &Arc<Self>, call: &Call<'_>, all: &mut AllEnded<K, O>) -> usize {
         for ended in all.iter_mut() {
-            self.release(&mut ended.to_release);
+            self.release(call, &mut ended.to_release);
         }
         let mut completed = 0;
         for ended in all.drain(..) {
@@ -73,12 +73,24 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Takes an ended operation out of the watch lists it is still on.
     #[inline]
-    pub(crate) fn release(&self, to_release: &mut ToRelease<K>) {
+    pub(crate) fn release(self: &Arc<Self>, call: &Call<'_>, to_release: &mut ToRelease<K>) {
         // Most operations have one key, so no secondary watch.
         if to_release.last_secondary.is_some() {
-            self.release_all_secondaries(&mut to_release.last_secondary);
+            self.release_all_secondaries(call, &mut to_release.last_secondary);
         }
         if let Some(key) = to_release.emptied_key.take() {
+            self.drop_key_in(call, key);
+        }
+    }
+
+    /// Drops a key inside the outermost call on this thread: now, or when that call gets to it. It may
+    /// hold what ends the next operation.
+    #[inline]
+    fn drop_key_in(self: &Arc<Self>, call: &Call<'_>, key: K) {
+        if needs_drop::<K>() && call.is_nested() {
+            let core = self.clone();
+            enqueue(move || core.drop_key(key));
+        } else {
             self.drop_key(key);
         }
     }
@@ -92,8 +104,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     #[inline(never)]
-    fn release_all_secondaries(&self, last: &mut Option<SecondaryId>) {
-        self.release_secondaries(last, usize::MAX, |key| self.drop_key(key));
+    fn release_all_secondaries(self: &Arc<Self>, call: &Call<'_>, last: &mut Option<SecondaryId>) {
+        self.release_secondaries(last, usize::MAX, |key| self.drop_key_in(call, key));
     }
 
     /// Releases secondary watches, the last first, `max` at most; returns how many. Keys without

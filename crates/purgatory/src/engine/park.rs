@@ -40,7 +40,7 @@ impl<K: WatchKey, O: DelayedOperation> Drop for PlaceGuard<'_, K, O> {
 /// An operation whose keys are not all watched yet. Dropped then, as when a key's `Eq` panics, it
 /// takes the operation's entry and watches away.
 struct Arriving<'a, K: WatchKey, O: DelayedOperation> {
-    core: &'a Core<K, O>,
+    core: &'a Arc<Core<K, O>>,
     handle: TimerHandle,
     last_secondary: Option<SecondaryId>,
     /// Given back, too.
@@ -61,7 +61,7 @@ impl<K: WatchKey, O: DelayedOperation> Drop for Arriving<'_, K, O> {
         let withdrawn = self.core.first_shard_of(self.handle).withdraw(self.handle);
         let mut to_release = withdrawn.unwrap_or_else(ToRelease::nothing);
         to_release.last_secondary = self.last_secondary;
-        self.core.release(&mut to_release);
+        self.core.release(&self.core.frame.enter(), &mut to_release);
     }
 }
 

@@ -150,7 +150,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // 2. All are out of every watch list before the first is called back: here, without a
         //    second job.
         for ended in &mut ended {
-            self.release(&mut ended.to_release);
+            self.release(call, &mut ended.to_release);
         }
         for ended in ended {
             self.call_back_in(call, ended);

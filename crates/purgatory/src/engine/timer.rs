@@ -163,7 +163,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                     CallbackJob::LastCheck(held) => {
                         // Called back here, without a second job.
                         if let (_, Some(mut ended)) = self.check_held(held) {
-                            self.release(&mut ended.to_release);
+                            self.release(call, &mut ended.to_release);
                             self.call_back_in(call, ended);
                         }
                     }

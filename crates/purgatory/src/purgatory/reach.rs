@@ -343,7 +343,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 
     /// Releases the watches and the place of an operation that was taken out.
     fn hand_out(&self, mut to_release: ToRelease<K>) {
-        self.handle.table.release(&mut to_release);
-        self.handle.table.return_place();
+        let table = &self.handle.table;
+        table.release(&table.frame.enter(), &mut to_release);
+        table.return_place();
     }
 }

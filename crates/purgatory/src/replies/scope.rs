@@ -280,11 +280,16 @@ impl<V: Send + 'static> ReplyScope<V> {
         let count = self.count_up_to(&shard, number);
         drop(shard);
         // 2. A value for each, made with nothing locked.
+        let table = self.table();
+        if count == 0 {
+            table.call_in_turn(&table.frame.enter(), || drop(value));
+            return 0;
+        }
         let mut values = vec![value; count];
 
         // 3. Deliver it to the requests that still wait.
-        let call = self.table().frame.enter();
-        let mut batch = self.table().batch();
+        let call = table.frame.enter();
+        let mut batch = table.batch();
         let mut shard = self.lock();
         while let Some(first) = self.scope.first() {
             let (_, first_number) = shard.wait(first).key;
@@ -292,13 +297,12 @@ impl<V: Send + 'static> ReplyScope<V> {
                 break;
             }
             let Some(value) = values.pop() else { break };
-            let table = self.table();
             table.answer_into(&mut shard, first, value, &mut batch);
         }
         drop(shard);
         let delivered = batch.ended.len();
-        self.table().finish_all(&call, batch);
-        self.table().call_in_turn(&call, || drop(values));
+        table.finish_all(&call, batch);
+        table.call_in_turn(&call, || drop(values));
         delivered
     }
 

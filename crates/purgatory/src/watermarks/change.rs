@@ -402,8 +402,8 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
                 }
             }
             if !has_more {
-                if let Some(key) = emptied_key {
-                    self.frame.call(|| drop(key));
+                if let Some(key) = emptied_key.filter(|_| mem::needs_drop::<K>()) {
+                    self.call_in_turn(call, || drop(key)); // which may remove the next key
                 }
                 return ended;
             }

@@ -187,7 +187,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     /// Unlocks the shard to which a wait is not admitted, without the record that was made for it.
     #[cold]
     fn turn_away<Q: ToKey<K> + ?Sized>(
-        &self,
+        self: &Arc<Self>,
         mut shard: LockedShard<'_, Values<K, B>>,
         (key, hash): (&Q, u64),
         reason: WaitError,
@@ -195,7 +195,9 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let found = shard.records.find(key, hash);
         let emptied_key = found.and_then(|record| go_if_gone(&mut shard, record));
         drop(shard);
-        drop(emptied_key);
+        if let Some(key) = emptied_key {
+            self.drop_key(key);
+        }
         self.report_refusal(&reason);
         reason
     }

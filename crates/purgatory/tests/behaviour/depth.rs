@@ -463,6 +463,85 @@ fn keys_that_hold_the_next_future_need_no_stack() {
     });
 }
 
+/// Makes a chain of keys that do this with the number of the next as they go, parks what waits for
+/// each, and ends the first.
+fn keys_that_end<F>(park: impl Fn(Key), end: F)
+where
+    F: Fn(usize) + Clone + Send + 'static,
+{
+    let drops = Arc::new(AtomicUsize::new(0));
+    for number in 0..DEEP {
+        let (counted, end) = (drops.clone(), end.clone());
+        let ends = OnDrop::new(move || {
+            counted.fetch_add(1, SeqCst);
+            end(number + 1);
+        });
+        let _last = Arc::new(ends);
+        park(Key { number, _last });
+    }
+    end(0);
+    assert_eq!(drops.load(SeqCst), DEEP);
+}
+
+#[test]
+fn keys_that_remove_the_next_value_need_no_stack() {
+    on_a_small_stack(|| {
+        let values = Watermarks::<Key>::on(&ManualTimer::new(), "deep").unwrap();
+        let inside = values.clone();
+        let park = |key: Key| assert_eq!(values.advance(&key, 1), Ok(0));
+        keys_that_end(park, move |number| _ = inside.remove(&number));
+    });
+}
+
+#[test]
+fn keys_that_cancel_or_take_the_next_operation_need_no_stack() {
+    on_a_small_stack(|| {
+        let (_timer, waits): (_, Purgatory<Key>) = by_hand();
+        let park = |key: Key| _ = waits.park(never(), &[key], NEVER);
+        let inside = waits.clone();
+        keys_that_end(park, move |number| {
+            _ = inside.cancel_for_key(&number, "over")
+        });
+        let inside = waits.clone();
+        keys_that_end(park, move |number| _ = inside.take_for_key(&number));
+        // As the last of two keys.
+        let last = usize::MAX;
+        let _last = Arc::new(OnDrop::new(|| ()));
+        let first = Key {
+            number: last,
+            _last,
+        };
+        let park = |key: Key| _ = waits.park(never(), &[first.clone(), key], NEVER);
+        let inside = waits.clone();
+        keys_that_end(park, move |number| {
+            _ = inside.cancel_for_key(&number, "over")
+        });
+        assert_empty(&waits);
+    });
+}
+
+/// A value that nobody waits for delivers the next one as it goes.
+#[test]
+fn values_that_are_delivered_to_nobody_need_no_stack() {
+    #[derive(Clone)]
+    struct Value(usize, ReplyScope<Value>);
+
+    impl Drop for Value {
+        fn drop(&mut self) {
+            if self.0 > 0 {
+                let next = Value(self.0 - 1, self.1.clone());
+                assert_eq!(self.1.deliver_up_to(7, next), 0);
+            }
+        }
+    }
+
+    on_a_small_stack(|| {
+        let scope = ReplyScope::on(&ManualTimer::new(), "deep").unwrap();
+        let value = Value(DEEP, scope.clone());
+        assert_eq!(scope.deliver_up_to(7, value), 0);
+    });
+}
+
 #[test]
 fn keys_that_hold_the_next_permit_need_no_stack() {
     on_a_small_stack(|| {
