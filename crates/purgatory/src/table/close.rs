@@ -37,10 +37,10 @@ impl<E: Inside> AnyTable<E> {
     /// `closing` counts it.
     pub(crate) fn close_on_executor(self: &Arc<Self>, reason: CancelReason) {
         // Another shutdown finds none of these, and waits until they are counted.
-        let _counting = self.frame.closing.begin();
+        let counting = self.frame.closing.begin();
         let ended = self.close_and_end(reason).into_iter();
         let jobs = ended.map(Into::into).collect();
-        self.queue_all(jobs, Some(&self.frame.closing));
+        self.queue_all(jobs, Some(counting));
     }
 }
 

@@ -5,10 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use timer_core::{
     Advanced, Job, TaskId, TimerHandle, TimerStats,
-    driver::{
-        Due, ShardLook, ShardPlan, WheelOwner,
-        sync::{Latch, UnderWay},
-    },
+    driver::{Due, ShardLook, ShardPlan, WheelOwner, sync::UnderWay},
 };
 
 use crate::{
@@ -151,14 +148,19 @@ impl<E: Inside> WheelOwner for AnyTable<E> {
 }
 
 impl<E: Inside> AnyTable<E> {
-    /// Leaves work to the executor, in as many jobs as it has threads. `latch` counts each piece
-    /// until it is done.
-    pub(super) fn queue_all(self: &Arc<Self>, due: Due<E::Job>, latch: Option<&Latch>) {
+    /// Leaves work to the executor, in as many jobs as it has threads. With `counting`, which goes then,
+    /// each piece is counted as closing before the first is run, until it is done.
+    pub(super) fn queue_all(self: &Arc<Self>, due: Due<E::Job>, counting: Option<UnderWay>) {
+        let mut all = Vec::new();
         for jobs in due.into_jobs(self.frame.executor.parallelism()) {
             let mut under_way = Vec::new();
-            if let Some(latch) = latch {
-                under_way.extend(jobs.iter().map(|_| latch.begin()));
+            if counting.is_some() {
+                under_way.extend(jobs.iter().map(|_| self.frame.closing.begin()));
             }
+            all.push((jobs, under_way));
+        }
+        drop(counting);
+        for (jobs, under_way) in all {
             E::queue(self, jobs, under_way);
         }
     }

@@ -255,3 +255,23 @@ fn shutdown_counts_the_callbacks_that_are_late() {
     }
     waits_for_late_callbacks(&later, move |limit| purgatory.shutdown(limit));
 }
+
+/// It is one callback that is under way, and not a shutdown.
+#[test]
+fn a_shutdown_inside_a_callback_of_one_counts_that_callback() {
+    let left = Arc::new(Mutex::new(Vec::new()));
+    let (_timer, purgatory): (_, Purgatory<&str>) = by_hand();
+    let (inside, lefts) = (purgatory.clone(), left.clone());
+    let then = move |_| lefts.lock().unwrap().push(inside.shutdown(Duration::ZERO));
+    purgatory.park(when(|| false, then), &["a"], NEVER);
+    assert_eq!(purgatory.shutdown(MINUTE), 0);
+
+    let (_timer, waits, values) = watermarks::<&str>();
+    for _ in 0..2 {
+        let (inside, lefts) = (waits.clone(), left.clone());
+        let then = move |_| lefts.lock().unwrap().push(inside.shutdown(Duration::ZERO));
+        values.park(&"a", 1, NEVER, then).unwrap();
+    }
+    assert_eq!(waits.shutdown(MINUTE), 0);
+    assert_eq!(*left.lock().unwrap(), [1, 2, 1]);
+}
