@@ -69,7 +69,7 @@ pub(super) type RequestId = (u64, u64);
 /// ```
 ///
 /// # Cost
-/// A scope is one allocation of 80 bytes. Its requests share a shard, and so a lock, which is taken
+/// A scope is one allocation of 64 bytes. Its requests share a shard, and so a lock, which is taken
 /// once to expect one, once to deliver, once for each poll, and once to fail or close all of them.
 /// There is no other allocation, except one for a request that is reassigned. O(1), unless it says
 /// otherwise.

@@ -53,7 +53,7 @@ impl<K: WatchKey> Each<K> {
     /// Makes the cell of a wait for these keys.
     pub(crate) fn new(table: Share<Arc<Table<Values<K>>>>, keys: Vec<K>) -> Arc<Self> {
         let state = State {
-            parked: Vec::new(),
+            parked: Vec::with_capacity(keys.len()),
             values: vec![None; keys.len()],
             missing: keys.len(),
             keys,

@@ -644,7 +644,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     /// to wait: gone once that is reached, though the others wait on, and a new deadline by it is
     /// that wait's alone. The future's own [`reschedule`](WaitFuture::reschedule) moves all.
     ///
-    /// O(log n) for each key, two locks each, and one allocation.
+    /// O(log n) for each key, two locks each, and four allocations.
     ///
     /// ```
     /// use std::time::Duration;

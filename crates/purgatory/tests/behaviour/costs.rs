@@ -61,6 +61,21 @@ fn a_wait_takes_one_allocation() {
     assert!(size_of::<WaitFuture<u64>>() <= 40);
 }
 
+/// What its parts share, and the keys, the values and the parts.
+#[test]
+fn a_wait_for_each_of_several_keys_takes_four_allocations() {
+    let (_timer, _waits, values) = watermarks::<u64>();
+    let watermarks: Vec<_> = (0..100).map(|key| (key, 2)).collect();
+    for key in 0..100 {
+        values.advance(&key, 1).unwrap(); // the key keeps the place of a wait
+    }
+    drop(values.wait_for_each(&watermarks, NEVER));
+    let mut wait = None;
+    let made = || wait = Some(values.wait_for_each(&watermarks, NEVER));
+    assert_eq!(allocation_counter::measure(made).count_total, 4);
+    assert!(wait.is_some());
+}
+
 /// A condition that holds already is not boxed.
 #[test]
 fn a_wait_that_ends_at_once_takes_no_allocation() {
