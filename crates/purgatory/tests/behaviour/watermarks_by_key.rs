@@ -437,3 +437,45 @@ fn a_wait_for_each_is_not_waited_for_in_a_callback() {
         assert_eq!(told.recv().unwrap(), Err(WaitError::MustNotBlock));
     });
 }
+
+/// Inside the first callback of an advance that reaches more than 64 waits. Each wait that leaves is
+/// looked up: this would take seconds if it were looked for the lowest that is left, behind all that
+/// have. Who waits until there is none is told as the advance ends.
+#[test]
+fn many_waits_leave_while_an_advance_is_under_way() {
+    const MANY: u64 = 20_000;
+    let (_timer, waits, ends) = watermarks::<u32>();
+    let later = Arc::new(Mutex::new(Vec::new()));
+    let leave = later.clone();
+    let then = move |_| {
+        let leaving = mem::take(&mut *leave.lock().unwrap());
+        leaving.into_iter().for_each(drop);
+    };
+    ends.park(&1, 1, NEVER, then).unwrap();
+    for _ in 0..100 {
+        ends.park(&1, 2, NEVER, drop).unwrap();
+    }
+    let wait = |number| ends.wait_for(&1, 10 + number, NEVER);
+    *later.lock().unwrap() = (0..MANY).map(wait).collect();
+    let stay: Vec<_> = (MANY..2 * MANY).map(wait).collect();
+    let mut unwanted = ends.unwanted(&1, NEVER);
+    assert_eq!(ends.advance(&1, 5), Ok(101));
+    assert!(poll(&mut unwanted).is_pending());
+    drop(stay);
+    assert_eq!(over(&mut unwanted), Ok(()));
+
+    // All that wait for more leave.
+    ends.park(&1, 6, NEVER, {
+        let leave = later.clone();
+        move |_| leave.lock().unwrap().clear()
+    })
+    .unwrap();
+    for _ in 0..100 {
+        ends.park(&1, 7, NEVER, drop).unwrap();
+    }
+    later.lock().unwrap().push(ends.wait_for(&1, 10, NEVER));
+    let mut unwanted = ends.unwanted(&1, NEVER);
+    assert_eq!(ends.advance(&1, 7), Ok(101));
+    assert_eq!(over(&mut unwanted), Ok(()));
+    assert_nothing_waits(&waits);
+}
