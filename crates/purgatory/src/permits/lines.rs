@@ -27,7 +27,8 @@ pub(crate) struct Lines<K> {
     /// lowered while they were held. Only those of [one key](Self::IS_ONE) can be used up.
     pub(super) used_up: u64,
     /// The part of the limit that the last refill has lent: there were more permits than the limit,
-    /// some of them in hand. It goes with the next refill.
+    /// some of them in hand. It goes with the next refill. More than the limit, if some of it was
+    /// removed since: that comes off what is added.
     pub(super) lent: u64,
     /// Lines that are to be served, or forgotten (Served, Gone), before the shard is unlocked; of a
     /// cancel of all, as it comes by again.

@@ -225,10 +225,11 @@ impl Permits {
     /// ```
     pub fn refill(&self, free: u64) {
         Semaphores::change(&self.handle.table, |lines, limit| {
-            let own = limit - lines.lent;
+            let own = limit.saturating_sub(lines.lent);
+            let removed = lines.lent.saturating_sub(limit); // of what was lent
             let present = lines.taken(&(), 0).saturating_add(free);
             let limit = own.max(present);
-            lines.lent = limit - own;
+            lines.lent = (limit - own).saturating_add(removed);
             lines.used_up = limit - present;
             limit
         });
@@ -473,9 +474,7 @@ impl<K: WatchKey> Permits<K> {
         let mut removed = 0;
         Semaphores::change(&self.handle.table, |lines, limit| {
             removed = permits.min(limit.saturating_sub(lines.used_up));
-            let limit = limit - removed;
-            lines.lent = lines.lent.min(limit);
-            limit
+            limit - removed
         });
         removed
     }

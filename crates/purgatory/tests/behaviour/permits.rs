@@ -65,6 +65,31 @@ fn permits_used_up_beyond_a_lowered_limit_stay_used_up() {
     assert_eq!((permits.limit(), permits.free()), (5, 5));
 }
 
+/// All permits are removed for a pause, and added again: those that were lent, too.
+#[test]
+fn what_a_refill_has_lent_goes_though_it_was_removed_and_added() {
+    let permits = Permits::on(&ManualTimer::new(), "sends", 2).unwrap();
+    for refilled in [false, true] {
+        let held = permits.try_acquire(2).unwrap();
+        permits.refill(2);
+        let removed = permits.remove(u64::MAX);
+        assert_eq!((removed, permits.limit()), (4, 0));
+        if refilled {
+            permits.refill(0);
+        }
+        permits.add(removed);
+        drop(held);
+        permits.refill(2);
+        assert_eq!((permits.limit(), permits.free()), (2, 2));
+        let heavy = permits.acquire(3, NEVER).try_take().ok();
+        let refused = WaitError::TooHeavy {
+            weight: 3,
+            limit: 2,
+        };
+        assert_eq!(heavy.map(Result::err), Some(Some(refused)));
+    }
+}
+
 /// With permits in hand there are more than the limit for a period. A request for as many is refused
 /// before and after that.
 #[test]
