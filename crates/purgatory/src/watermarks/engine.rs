@@ -90,6 +90,11 @@ impl Rare {
         }
     }
 
+    /// Returns true if a wait that comes ends some of them.
+    pub(super) fn has_wanted(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
     fn is_empty(&self) -> bool {
         self.closed.is_none() && self.wanted.is_empty() && self.unwanted.is_empty()
     }

@@ -171,14 +171,18 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         };
         let handle = self.park(&mut shard, arrival, || wait);
         let mark = shard.records.at_mut(record);
+        let mut is_observed = false;
         match wants {
-            Wants::Value(threshold) => mark.queue.push(threshold, handle.id()),
+            Wants::Value(threshold) => {
+                mark.queue.push(threshold, handle.id());
+                is_observed = mark.rare.as_ref().is_some_and(|rare| rare.has_wanted());
+            }
             Wants::Observed(observed) => {
                 let rare = mark.rare.get_or_insert_default();
                 rare.observers(observed).push(0, handle.id());
             }
         }
-        if mark.rare.is_some() {
+        if is_observed {
             self.unlock_observed(shard, record, self.frame.timed_at(arrival.now_ns));
         }
         Ok(handle)

@@ -439,17 +439,19 @@ fn a_wait_for_each_is_not_waited_for_in_a_callback() {
 }
 
 /// Inside the first callback of an advance that reaches more than 64 waits. Each wait that leaves is
-/// looked up: this would take seconds if it were looked for the lowest that is left, behind all that
-/// have. Who waits until there is none is told as the advance ends.
+/// looked up: this would take seconds if it, or one that comes, looked for the lowest that is left,
+/// behind all that have gone. Who waits until there is none is told as the advance ends.
 #[test]
-fn many_waits_leave_while_an_advance_is_under_way() {
+fn many_waits_leave_and_come_while_an_advance_is_under_way() {
     const MANY: u64 = 20_000;
     let (_timer, waits, ends) = watermarks::<u32>();
     let later = Arc::new(Mutex::new(Vec::new()));
-    let leave = later.clone();
+    let (leave, inside) = (later.clone(), ends.clone());
     let then = move |_| {
         let leaving = mem::take(&mut *leave.lock().unwrap());
         leaving.into_iter().for_each(drop);
+        let comes = |_| inside.wait_for(&1, 10 * MANY, NEVER);
+        *leave.lock().unwrap() = (0..MANY).map(comes).collect();
     };
     ends.park(&1, 1, NEVER, then).unwrap();
     for _ in 0..100 {
@@ -462,6 +464,8 @@ fn many_waits_leave_while_an_advance_is_under_way() {
     assert_eq!(ends.advance(&1, 5), Ok(101));
     assert!(poll(&mut unwanted).is_pending());
     drop(stay);
+    assert!(poll(&mut unwanted).is_pending());
+    later.lock().unwrap().clear();
     assert_eq!(over(&mut unwanted), Ok(()));
 
     // All that wait for more leave.
