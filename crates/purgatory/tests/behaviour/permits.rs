@@ -237,9 +237,10 @@ fn weights_of_any_size_return_to_their_key() {
 /// Permits do not keep their semaphore open.
 #[test]
 fn last_handle_ends_waits_and_leases_but_no_permit() {
-    let (_timer, permits) = permits(2);
+    let (_timer, permits) = permits(3);
     let held = permits.try_acquire(1).unwrap();
-    let lease = over(&mut permits.lease(1, MINUTE, MINUTE)).unwrap();
+    let lease = over(&mut permits.lease(2, MINUTE, MINUTE)).unwrap();
+    assert_eq!(lease.weight(), 2);
     let mut waits = permits.acquire(2, MINUTE);
     drop(permits);
     let dropped = WaitError::Cancelled(CancelReason::Dropped);

@@ -149,7 +149,8 @@ fn a_scope_has_streams_which_its_close_ends() {
     let scope = client.another();
     let (number, mut stream) = scope.expect_many(2, SECOND).unwrap();
     scope.deliver(number, "one").unwrap();
-    assert_eq!(scope.close("closed"), 1);
+    assert_eq!((scope.is_closed(), scope.close("closed")), (false, 1));
+    assert!(scope.is_closed() && !client.is_closed());
     assert_eq!(next(&mut stream), Some(Ok("one")));
     assert!(next(&mut stream).unwrap().unwrap_err().is_shutdown());
     assert_eq!(next(&mut stream), None);
