@@ -154,6 +154,9 @@ pub enum Outcome {
     Cancelled(CancelReason),
 }
 
+/// The end of an operation whose future is dropped.
+pub(crate) static FUTURE_DROPPED: Outcome = Outcome::Cancelled(CancelReason::FutureDropped);
+
 /// The reason why an operation was cancelled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -2,6 +2,7 @@
 //! its origin and the name of its operation ([`PendingAnswer`]).
 
 use std::{
+    mem,
     sync::Arc,
     task::{Poll, Waker},
 };
@@ -10,7 +11,7 @@ use timer_core::{TimerHandle, driver::spend_budget};
 
 use crate::{
     error::WaitError,
-    operation::{CancelReason, OperationId, Timeout},
+    operation::{CancelReason, FUTURE_DROPPED, OperationId, Outcome, Timeout},
 };
 
 /// Why a poll panics.
@@ -67,8 +68,8 @@ pub(crate) trait AnswerOrigin<T>: Send + Sync {
     fn into_answer(self: Arc<Self>) -> Result<T, WaitError> {
         Err(PANICKED)
     }
-    /// Cancels the operation of a future that was dropped, or drops its answer.
-    fn abandon(&self, handle: TimerHandle);
+    /// Ends the operation of a future that is done with it, or drops its answer.
+    fn abandon(&self, handle: TimerHandle, outcome: &Outcome);
     /// Reschedules the operation.
     fn reschedule(&self, handle: TimerHandle, timeout: Timeout) -> bool;
     /// Returns true where a blocking wait might wait for the calling thread. In debug builds, warns
@@ -142,6 +143,18 @@ impl<T> PendingAnswer<T> {
         }
     }
 
+    /// Ends the operation, or drops its answer, unless a poll has taken that. The last call for it.
+    #[inline]
+    pub(crate) fn abandon(&mut self, outcome: &Outcome) {
+        let before = mem::replace(&mut self.progress, Progress::Over);
+        let is_over = before == Progress::Over;
+        if let Some(origin) = self.origin.as_ref().filter(|_| !is_over) {
+            if !failpoint!(DroppedFutureLeavesOperation) {
+                origin.abandon(self.id.handle(), outcome);
+            }
+        }
+    }
+
     /// Returns true where a blocking wait might wait for the calling thread.
     pub(crate) fn must_not_block(&self) -> bool {
         let origin = self.origin.as_ref();
@@ -152,11 +165,6 @@ impl<T> PendingAnswer<T> {
 impl<T> Drop for PendingAnswer<T> {
     #[inline]
     fn drop(&mut self) {
-        let is_over = self.progress == Progress::Over;
-        if let Some(origin) = self.origin.as_ref().filter(|_| !is_over) {
-            if !failpoint!(DroppedFutureLeavesOperation) {
-                origin.abandon(self.id.handle());
-            }
-        }
+        self.abandon(&FUTURE_DROPPED);
     }
 }

@@ -25,7 +25,7 @@ pub use self::condition::IntoAnswer;
 use self::cell::NewWait;
 use crate::{
     error::WaitError,
-    operation::{OperationId, Parking, Timeout, opaque},
+    operation::{OperationId, Outcome, Parking, Timeout, opaque},
     origin::{AnswerOrigin, OVER, PANICKED, PendingAnswer},
     purgatory::Purgatory,
     sync::HandedBack,
@@ -230,6 +230,13 @@ impl<T> WaitFuture<T> {
         match &self.source {
             Source::Entry(entry) => Some(entry),
             Source::Value(_) | Source::Error(_) | Source::Taken => None,
+        }
+    }
+
+    /// Ends the wait with this outcome, which no poll will see.
+    pub(crate) fn abandon(mut self, outcome: &Outcome) {
+        if let Source::Entry(entry) = &mut self.source {
+            entry.abandon(outcome);
         }
     }
 

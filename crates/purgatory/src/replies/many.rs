@@ -21,7 +21,7 @@ use timer_core::driver::{Executors, must_yield, spend_budget};
 
 use crate::{
     error::WaitError,
-    operation::{OperationId, Timeout, opaque},
+    operation::{FUTURE_DROPPED, OperationId, Outcome, Timeout, opaque},
     sync::{MODEL, Mutex},
     table::call::in_turn,
     wait::WaitFuture,
@@ -118,7 +118,7 @@ impl<V: Send + 'static> Unpin for ReplyStream<V> {}
 
 impl<V: Send + 'static> Drop for ReplyStream<V> {
     fn drop(&mut self) {
-        self.end_request();
+        self.end_request(&FUTURE_DROPPED);
     }
 }
 
@@ -133,8 +133,9 @@ impl<V: Send + 'static> ReplyStream<V> {
         }
     }
 
-    /// Ends the stream with the first reply that `is_last` accepts, which is still yielded. That
-    /// ends the request, as a drop of the stream does. `is_last` runs in the polls of the stream.
+    /// Ends the stream with the first reply that `is_last` accepts, which is still yielded. The
+    /// request is completed by the poll that yields it, and waits until then: `is_last` runs in the
+    /// polls of the stream.
     pub fn until(mut self, is_last: impl FnMut(&V) -> bool + Send + 'static) -> Self {
         self.is_last = Some(Box::new(is_last));
         self
@@ -186,14 +187,16 @@ impl<V: Send + 'static> ReplyStream<V> {
         spend_budget();
         if self.is_last.as_mut().is_some_and(|is_last| is_last(&reply)) {
             self.is_last = None;
-            self.end_request();
+            self.end_request(&Outcome::Completed);
         }
         Poll::Ready(Some(Ok(reply)))
     }
 
     /// Ends the request, and drops what came for it (No stack).
-    fn end_request(&mut self) {
-        self.end = None;
+    fn end_request(&mut self, outcome: &Outcome) {
+        if let Some(end) = self.end.take() {
+            end.abandon(outcome);
+        }
         if let Some(ended) = self.ended.take() {
             in_turn(&self.buffer.executor, || drop(ended));
         }

@@ -11,7 +11,7 @@ use timer_core::TimerHandle;
 
 use crate::{
     error::WaitError,
-    operation::{CancelReason, OperationId, Outcome, Timeout},
+    operation::{FUTURE_DROPPED, OperationId, Outcome, Timeout},
     origin::{AnswerOrigin, Progress},
     sync::Spaced,
     table::{Ended, Engine, LockedShard, Table, shard::EntryState},
@@ -24,25 +24,24 @@ pub(crate) trait Yields<T>: Engine {
 }
 
 impl<E: Engine> Table<E> {
-    /// Ends the wait of a future that is dropped, or takes its answer back. What is dropped with it is
-    /// dropped in turn, so that a chain of tasks or values that each drop the next one's future needs
-    /// no stack.
-    pub(crate) fn abandon(self: &Arc<Self>, at: TimerHandle) {
+    /// Ends the wait of a future that is done with it, or takes its answer back. What is dropped with
+    /// it is dropped in turn, so that a chain of tasks or values that each drop the next one's future
+    /// needs no stack.
+    pub(crate) fn abandon(self: &Arc<Self>, at: TimerHandle, outcome: &Outcome) {
         let call = self.frame.enter();
         let mut batch = self.batch();
         let mut at = at;
         let mut shard = self.lock(at.shard());
-        let mut abandoned = shard.abandon(at.id(), batch.now_ns);
+        let mut abandoned = shard.abandon(at.id(), outcome, batch.now_ns);
         if let Some(EntryState::Moved(forwarding)) = &abandoned {
             drop(shard);
             shard = self.lock_forwarded(forwarding, &mut at);
-            abandoned = shard.abandon(at.id(), batch.now_ns);
+            abandoned = shard.abandon(at.id(), outcome, batch.now_ns);
         }
         match abandoned {
             Some(EntryState::Waits { wait, waker }) => {
-                let dropped = Outcome::Cancelled(CancelReason::FutureDropped);
                 let engine = &self.engine;
-                let left = engine.leave(&mut shard, at.id(), wait, &dropped, &mut batch);
+                let left = engine.leave(&mut shard, at.id(), wait, outcome, &mut batch);
                 engine.settle(&mut shard, &mut batch);
                 drop(shard);
                 batch.ended.push(Ended { waker: None, left });
@@ -95,7 +94,9 @@ fn poll_where_it_is<'a, E: Yields<T>, T>(
         return Poll::Pending;
     };
     if at != first {
-        table.lock(first.shard()).abandon(first.id(), None);
+        table
+            .lock(first.shard())
+            .abandon(first.id(), &FUTURE_DROPPED, None);
     }
     progress.finish();
     Poll::Ready(ended.map(|answer| E::yielded(table, at, answer)))
@@ -160,8 +161,8 @@ impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
         self.poll_first(id, waker, progress)
     }
 
-    fn abandon(&self, handle: TimerHandle) {
-        Table::abandon(self, handle);
+    fn abandon(&self, handle: TimerHandle, outcome: &Outcome) {
+        Table::abandon(self, handle, outcome);
     }
 
     fn reschedule(&self, handle: TimerHandle, timeout: Timeout) -> bool {

@@ -7,7 +7,7 @@
 //! | [`Shard::answer`] | the engine: one that a future waits for | with the answer | the caller |
 //! | [`Shard::end_listed`] | the engine: any one | with the answer, if a future waits | the caller |
 //! | [`Shard::end`] | the table: time, cancel, shutdown | with an error, if a future waits | [`Engine::leave`] |
-//! | [`Shard::abandon`] | a future that is dropped | no | the caller |
+//! | [`Shard::abandon`] | a future that is done with it | no | the caller |
 //! | [`Shard::move_to`] | another shard | with the forwarding, as it moves first | the caller |
 //! | [`Shard::take_answer`], [`Shard::take_error`] | a poll, once it has ended | no | nobody: it is off |
 
@@ -24,7 +24,7 @@ use timer_core::{
 
 use crate::{
     error::WaitError,
-    operation::{CancelReason, Outcome},
+    operation::{FUTURE_DROPPED, Outcome},
     stats::{Counts, OtherEnds, Stats, Times},
     sync::Ordering,
     table::{
@@ -358,14 +358,16 @@ impl<E: Engine> Shard<E> {
         self.count_end(outcome, since_ns.expect(LISTED), now_ns);
     }
 
-    /// Removes the entry that its future leaves; returns what it was.
-    pub(crate) fn abandon(&mut self, id: TaskId, now_ns: EndedAt) -> Option<EntryState<E>> {
+    /// Removes the entry that its future leaves, and ends its wait; returns what it was.
+    pub(crate) fn abandon(
+        &mut self,
+        id: TaskId,
+        outcome: &Outcome,
+        now_ns: EndedAt,
+    ) -> Option<EntryState<E>> {
         let entry = self.wheel.cancel(id)?;
         match &entry.state {
-            EntryState::Waits { .. } => {
-                let dropped = Outcome::Cancelled(CancelReason::FutureDropped);
-                self.count_end(&dropped, entry.since_ns, now_ns);
-            }
+            EntryState::Waits { .. } => self.count_end(outcome, entry.since_ns, now_ns),
             EntryState::Answered(_) | EntryState::Moved(_) => self.answered -= 1,
         }
         Some(entry.state)
@@ -452,7 +454,7 @@ impl<E: Engine> Shard<E> {
         let EntryState::Answered(Err(_)) = self.wheel.get(id)?.state else {
             return None;
         };
-        match self.abandon(id, None)? {
+        match self.abandon(id, &FUTURE_DROPPED, None)? {
             EntryState::Answered(answer) => answer.err(),
             EntryState::Waits { .. } | EntryState::Moved(_) => None,
         }

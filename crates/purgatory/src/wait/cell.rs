@@ -284,14 +284,13 @@ impl<K: WatchKey, C: Condition> AnswerOrigin<C::Value> for Cell<K, C> {
         }
     }
 
-    fn abandon(&self, handle: TimerHandle) {
+    fn abandon(&self, handle: TimerHandle, outcome: &Outcome) {
         // 1. From here on no answer is put in.
         let before = mem::replace(&mut *self.slot.lock(), Slot::Left);
         // 2. Its entry ends. A check that is under way may find that out as it comes true.
         if matches!(before, Slot::Waiting(_)) {
             self.is_deserted.store(true, Ordering::Relaxed);
-            let dropped = Outcome::Cancelled(CancelReason::FutureDropped);
-            let _ = self.core.end_one(handle, dropped);
+            let _ = self.core.end_one(handle, outcome.clone());
         }
         // 3. The waker or the answer goes behind that, with nothing locked: it may signal the keys, or
         //    drop futures itself.

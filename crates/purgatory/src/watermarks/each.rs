@@ -13,7 +13,7 @@ use timer_core::TimerHandle;
 
 use crate::{
     error::WaitError,
-    operation::{OperationId, Outcome, Timeout},
+    operation::{FUTURE_DROPPED, OperationId, Outcome, Timeout},
     origin::{AnswerOrigin, Progress},
     sync::{Mutex, Share},
     table::Table,
@@ -130,7 +130,7 @@ impl<K: WatchKey> Each<K> {
     fn give_up(&self) {
         let parked = mem::take(&mut self.state.lock().parked);
         for handle in parked {
-            Table::abandon(&self.table, handle);
+            Table::abandon(&self.table, handle, &FUTURE_DROPPED);
         }
     }
 }
@@ -176,7 +176,7 @@ impl<K: WatchKey, V: WatermarkValue> AnswerOrigin<Vec<(K, V)>> for Each<K> {
         Poll::Ready(result)
     }
 
-    fn abandon(&self, _: TimerHandle) {
+    fn abandon(&self, _: TimerHandle, _: &Outcome) {
         // What is the user's is dropped in turn, as that of any wait is: it may hold the next future.
         let call = self.table.frame.enter();
         let mut state = self.state.lock();

@@ -108,6 +108,24 @@ fn a_stream_ends_with_the_reply_that_its_test_accepts() {
     assert_eq!(next(&mut stream), None);
 }
 
+/// Its client has not gone. One that is dropped is cancelled.
+#[test]
+fn a_stream_that_its_test_ends_is_completed() {
+    let (_timer, waits_of, replies) = replies();
+    let until_end = |stream: ReplyStream<_>| stream.until(|text| *text == "end");
+    let mut ends = until_end(replies.expect_many(1, 9, SECOND).unwrap());
+    let dropped = until_end(replies.expect_many(2, 9, SECOND).unwrap());
+    for key in [1, 2] {
+        assert_eq!(replies.deliver(&key, "end"), Ok(()));
+    }
+    assert_eq!(next(&mut ends), Some(Ok("end")));
+    drop((ends, dropped));
+    let stats = waits_of.stats();
+    assert_eq!((stats.completed, stats.cancelled), (1, 1));
+    assert_eq!(stats.cancelled_by_future_drop, 1);
+    assert_nothing_waits(&waits_of);
+}
+
 /// Its replies go with it, and its key is free.
 #[test]
 fn a_dropped_stream_leaves_nothing() {
