@@ -581,6 +581,11 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
 
     /// Returns a future as [`wait_for`](Self::wait_for) does, of this epoch: that in which the
     /// record was appended. See [`Watermarks::wait_for_in`](crate::Watermarks::wait_for_in).
+    ///
+    /// # Errors
+    /// The future yields [`NoGroup`](WaitError::NoGroup) without a set,
+    /// [`OtherEpoch`](WaitError::OtherEpoch) in another epoch, or an error as
+    /// [`wait_for`](Self::wait_for) does.
     pub fn wait_for_in<Q: ToKey<G> + ?Sized>(
         &self,
         group: &Q,
@@ -613,8 +618,8 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     /// record was appended. See [`Watermarks::park_in`](crate::Watermarks::park_in).
     ///
     /// # Errors
-    /// Returns an error as [`Watermarks::park_in`](crate::Watermarks::park_in) does; `then` is not
-    /// called.
+    /// Returns [`NoGroup`](WaitError::NoGroup) without a set, or an error as
+    /// [`Watermarks::park_in`](crate::Watermarks::park_in) does; `then` is not called.
     pub fn park_in<Q: ToKey<G> + ?Sized>(
         &self,
         group: &Q,

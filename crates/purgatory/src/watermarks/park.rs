@@ -102,20 +102,24 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         }
         let mut found = shard.records.find(key, hash);
         let mut reached = 0;
-        let mut present = 0;
+        let mut present = B::IS_BEGUN.then_some(0);
         if let Some(record) = found {
             let mark = shard.records.at(record);
             reached = mark.reached();
-            present = mark.epoch;
+            present = mark.epoch().or(present);
             if let Some(reason) = mark.closed() {
                 let closed = CancelReason::Closed(reason.clone());
                 shard.count_at_once();
                 return Err((Err(WaitError::Cancelled(closed)), tells));
             }
         }
-        if let Some(named) = epoch.filter(|named| *named != present) {
-            let other = WaitError::OtherEpoch { named, present };
-            return Err((Err(other), tells));
+        match (epoch, present) {
+            (Some(_), None) => return Err((Err(WaitError::NoGroup), tells)),
+            (Some(named), Some(present)) if named != present => {
+                let other = WaitError::OtherEpoch { named, present };
+                return Err((Err(other), tells));
+            }
+            _ => {}
         }
         if reached >= threshold {
             shard.count_at_once();

@@ -73,6 +73,23 @@ fn callback_of_an_epoch_is_called_for_that_alone() {
     assert_eq!(*told.lock().unwrap(), ends);
 }
 
+/// As a report does, in each epoch.
+#[test]
+fn wait_in_an_epoch_of_no_group_is_refused() {
+    let (_timer, sets) = group(&[5, 5], Rule::all());
+    assert_eq!(sets.remove(&LOG), 0);
+    for log in [LOG, "never set"] {
+        for epoch in [0, 1] {
+            let mut wait = sets.wait_for_in(&log, epoch, 9, NEVER);
+            assert_eq!(ending(&mut wait), Some(Err(WaitError::NoGroup)));
+            let refused = sets.park_in(&log, epoch, 9, NEVER, drop).unwrap_err();
+            assert_eq!(refused.reason, WaitError::NoGroup);
+            assert_eq!(sets.report_in(&log, epoch, &0, 9), Err(WaitError::NoGroup));
+        }
+    }
+    assert!(sets.waits().is_empty());
+}
+
 #[test]
 fn callbacks_call_back() {
     let (_timer, sets) = group(&[9, 5], Rule::all());

@@ -151,7 +151,7 @@ fn report_against_removal() {
             Some(Err(_)) => assert_eq!((reported, removed), (Err(WaitError::NoGroup), 1)),
             None => panic!("it goes on"),
         }
-        let mut later = model.wait(0, 1);
+        let mut later = model.sets.wait_for(&GROUP, 1, MS);
         assert_eq!(ending(&mut later), None, "a value of no group");
     });
 }

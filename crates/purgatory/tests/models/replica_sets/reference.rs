@@ -228,9 +228,12 @@ impl Reference {
             let closed = CancelReason::Closed("closed".into());
             return Some(Err(WaitError::Cancelled(closed)));
         }
-        let present = self.epoch().unwrap_or(0);
-        if let Some(named) = epoch.filter(|&named| named != present) {
-            return Some(Err(WaitError::OtherEpoch { named, present }));
+        match (epoch, self.epoch()) {
+            (Some(_), None) => return Some(Err(WaitError::NoGroup)),
+            (Some(named), Some(present)) if named != present => {
+                return Some(Err(WaitError::OtherEpoch { named, present }));
+            }
+            _ => {}
         }
         (self.reached() >= threshold).then(|| Ok(self.reached()))
     }
