@@ -347,6 +347,22 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         self.finish(&self.frame.enter(), Ended { waker, left });
     }
 
+    /// Sets the deadline of this arrival for the request of this hash that `is_it` accepts; false if
+    /// there is none. O(levels of the wheel).
+    pub(super) fn reschedule_request(
+        mut shard: Locked<'_, K, V>,
+        hash: u32,
+        is_it: impl Fn(u32, &K) -> bool,
+        arrival: Arrival,
+    ) -> bool {
+        let Some(index) = find(&shard, hash, is_it) else {
+            return false;
+        };
+        let at = shard.handle(shard.wheel.id_at(index));
+        Self::schedule(&mut shard, at, arrival);
+        true
+    }
+
     /// Answers a request that others end with, and adds it to the batch.
     pub(super) fn answer_into(
         &self,

@@ -209,8 +209,10 @@ impl<V: Send + 'static> ReplyStream<V> {
         self.end.as_ref()?.id()
     }
 
-    /// Reschedules the request, counted from now: for a timeout between two replies, call it after
-    /// each. Returns false if it has ended. O(levels of the wheel), with one lock.
+    /// Reschedules the request, counted from now; returns false if it has ended. Called after each
+    /// reply, it limits the time from when that was *taken*. For the time between two replies of the
+    /// server, see [`ReplyScope::reschedule`](crate::ReplyScope::reschedule). O(levels of the wheel),
+    /// with one lock.
     pub fn reschedule(&self, timeout: impl Into<Timeout>) -> bool {
         match &self.end {
             Some(end) => end.reschedule(timeout),

@@ -17,7 +17,7 @@ use crate::{
     reason::Reason,
     replies::{engine::Requests, many::Buffer},
     settings::{Form, Settings},
-    table::handle::Handle,
+    table::{Table, handle::Handle},
     wait::WaitFuture,
     waits::Waits,
     watches::{KeyRef, WatchKey},
@@ -231,6 +231,19 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     /// reply ends as [`Panicked`](CancelReason::Panicked).
     pub fn deliver_with<Q: KeyRef<K> + ?Sized>(&self, key: &Q, value: impl FnOnce() -> V) -> bool {
         self.handle.table.deliver_with(key, value)
+    }
+
+    /// Reschedules the reply that is expected under this key, counted from now; returns false if none
+    /// is. See [`ReplyScope::reschedule`]. O(levels of the wheel).
+    ///
+    /// # Panics
+    /// Panics as [`expect`](Self::expect) does. Then the deadline stays.
+    pub fn reschedule<Q: KeyRef<K> + ?Sized>(&self, key: &Q, timeout: impl Into<Timeout>) -> bool {
+        let table = &self.handle.table;
+        let hash = table.hash(key);
+        let arrival = table.arrival(timeout.into());
+        let is_it = |_, key_of: &K| key.is(key_of);
+        Table::reschedule_request(table.shard_of(hash), hash as u32, is_it, arrival)
     }
 
     /// Fails all replies that were expected before this call, as

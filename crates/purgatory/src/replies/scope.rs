@@ -18,7 +18,7 @@ use crate::{
         member::Scope,
     },
     settings::{Form, Settings},
-    table::{forwarding::Forwarding, handle::Handle},
+    table::{Table, forwarding::Forwarding, handle::Handle},
     wait::WaitFuture,
     waits::Waits,
 };
@@ -245,6 +245,38 @@ impl<V: Send + 'static> ReplyScope<V> {
             };
             Refused::new(value, reason)
         })
+    }
+
+    /// Reschedules the request with this number, counted from now; returns false if none waits under
+    /// it. O(levels of the wheel), with one lock.
+    ///
+    /// The thread that reads the connection so limits the silence of the server, however slowly the
+    /// replies are taken. It reschedules before it delivers, so that a reply in time is never
+    /// followed by the end of the time before it:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{ReplyScope, timer_core::ManualTimer};
+    ///
+    /// let timer = ManualTimer::new(); // in a program: leave the timer out
+    /// let connection = ReplyScope::on(&timer, "client")?;
+    /// let idle_max = Duration::from_millis(100);
+    /// let (number, mut rows) = connection.expect_many(usize::MAX, idle_max)?;
+    /// for row in ["one", "two", "three"] {
+    ///     timer.advance(Duration::from_millis(60)); // and none is taken
+    ///     connection.reschedule(number, idle_max);
+    ///     connection.deliver(number, row)?;
+    /// }
+    /// timer.advance(idle_max); // the server is silent
+    /// assert!(!connection.reschedule(number, idle_max));
+    /// # drop(rows);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reschedule(&self, number: u64, timeout: impl Into<Timeout>) -> bool {
+        let arrival = self.table().arrival(timeout.into());
+        let id = self.id(number);
+        let hash = self.scope.hash_of(number);
+        Table::reschedule_request(self.lock(), hash, |_, key| *key == id, arrival)
     }
 
     /// Delivers this value to each request with this number or a lower one that waits, as one

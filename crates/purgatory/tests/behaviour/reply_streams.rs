@@ -160,6 +160,53 @@ fn a_stream_is_given_more_time_until_it_has_ended() {
     assert_eq!(next(&mut stream), Some(Err(WaitError::Expired)));
 }
 
+/// Replies come every 40 ms and are taken every 150 ms: the server is never silent for 100 ms.
+#[test]
+fn the_reader_of_a_connection_limits_the_silence() {
+    let timer = ManualTimer::new();
+    let scope = ReplyScope::on(&timer, "test").unwrap();
+    let idle_max = 100 * MS;
+    let (number, mut stream) = scope.expect_many(usize::MAX, idle_max).unwrap();
+    let mut taken = 0;
+    for now_ms in (10..=600).step_by(10) {
+        timer.advance(10 * MS);
+        if now_ms % 40 == 0 {
+            assert!(scope.reschedule(number, idle_max), "{now_ms}");
+            scope.deliver(number, "row").unwrap();
+        }
+        if now_ms % 150 == 0 {
+            assert_eq!(next(&mut stream), Some(Ok("row")));
+            taken += 1;
+        }
+    }
+    // Silent. What came is there.
+    timer.advance(idle_max);
+    assert!(!scope.reschedule(number, idle_max));
+    for _ in taken..15 {
+        assert_eq!(next(&mut stream), Some(Ok("row")));
+    }
+    assert_eq!(next(&mut stream), Some(Err(WaitError::Expired)));
+
+    // Nor are a number that was not given out, and another scope's.
+    let (number, _reply) = scope.expect(SECOND).unwrap();
+    assert!(!scope.reschedule(number + 1, SECOND));
+    assert!(!scope.another().reschedule(number, SECOND));
+}
+
+#[test]
+fn a_reply_is_rescheduled_by_its_key() {
+    let (timer, _, replies) = replies();
+    let mut stream = replies.expect_many(1, 2, SECOND).unwrap();
+    timer.advance(SECOND - MS);
+    assert!(replies.reschedule(&1, SECOND));
+    assert!(!replies.reschedule(&2, SECOND));
+    timer.advance(SECOND - MS);
+    assert!(waits(&mut stream));
+    timer.advance(MS);
+    assert!(!replies.reschedule(&1, SECOND));
+    assert_eq!(next(&mut stream), Some(Err(WaitError::Expired)));
+}
+
 #[test]
 fn a_scope_has_streams_which_its_close_ends() {
     let timer = ManualTimer::new();
