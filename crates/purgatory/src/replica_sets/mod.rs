@@ -64,7 +64,8 @@ use crate::{
 ///
 /// # Order of reports
 /// The last report of a member counts, also one that is lower than before: its log was truncated.
-/// So the reports of one member come in the order in which it made them.
+/// So the reports of one member come in the order in which it made them: a leader that appends on
+/// several threads reports its log end under its log's lock.
 ///
 /// # Locks
 /// A group's `Eq` and `Clone`, and a member's `Eq`, `Clone` and `Drop`, run under the lock of the
@@ -466,7 +467,9 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
 
     /// Removes the group with its set, its epoch and its watermark, and cancels its waits; returns
     /// how many. Afterwards a report that comes late finds no group. What was acknowledged is
-    /// forgotten here: a later [`set`](Self::set) starts anew.
+    /// forgotten here: a later [`set`](Self::set) starts anew, in any epoch. A leader that learns of
+    /// another's epoch instead begins that by a `set` without members: its waits are told, and calls
+    /// that name its own epoch are refused.
     pub fn remove<Q: ToKey<G> + ?Sized>(&self, group: &Q) -> usize {
         self.handle.table.remove_key(group, &watermarks::removed())
     }
@@ -494,7 +497,8 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
 
     /// Returns [`BelowFloor`](crate::CancelReason::BelowFloor) with the numbers if the group's set has
     /// lost too many members: nothing is acknowledged before it has grown, so a leader refuses a
-    /// write that comes. `None` if there are enough, or no set. O(1).
+    /// write that comes. It asks once the wait is parked, and drops that: one that is parked after
+    /// the answer may miss a member that left in between. `None` if there are enough, or no set. O(1).
     ///
     /// ```
     /// use purgatory::{CancelReason, ReplicaSets, Rule};

@@ -317,6 +317,24 @@ fn the_first_that_joins_an_epoch_without_members_is_its_leader() {
     }
 }
 
+/// The leader of epoch 1 learns of epoch 2, which another one leads.
+#[test]
+fn an_epoch_without_members_refuses_the_last_leader() {
+    let (_timer, sets) = group(&[5, 5], Rule::all());
+    let mut wait = parked(&sets, 9);
+    assert_eq!(sets.set(&LOG, 2, [], Rule::all()), Ok(1));
+    assert_eq!(ending(&mut wait), Some(epoch_over(1, 2)));
+    let other = WaitError::OtherEpoch {
+        named: 1,
+        present: 2,
+    };
+    assert_eq!(sets.report_in(&LOG, 1, &0, 9), Err(other.clone()));
+    assert_eq!(sets.join_in(&LOG, 1, 0, 9), Err(other.clone()));
+    let mut late = sets.wait_for_in(&LOG, 1, 9, NEVER);
+    assert_eq!(ending(&mut late), Some(Err(other)));
+    assert_eq!(sets.watermark(&LOG), Some(5));
+}
+
 /// A member lags behind what is there: not behind one that has left, or was replaced, meanwhile.
 #[test]
 fn nobody_lags_behind_a_member_that_has_left() {

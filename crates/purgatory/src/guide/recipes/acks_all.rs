@@ -29,8 +29,8 @@ impl Partition {
         self.logs.wait_for_in(&(), epoch, required_offset, TIMEOUT)
     }
 
-    /// A replica has come this far in the log of this epoch's leader. One that is not in sync joins
-    /// as soon as it has caught up.
+    /// A replica has come this far in the log of this epoch's leader, which itself reports under its
+    /// log's lock: the last report counts. One that is not in sync joins as soon as it has caught up.
     pub fn fetched(&self, epoch: u64, replica: Replica, offset: u64) -> Result<usize, WaitError> {
         match self.logs.report_in(&(), epoch, &replica, offset) {
             Err(WaitError::NoMember) => match self.logs.join_in(&(), epoch, replica, offset) {
