@@ -16,7 +16,8 @@ use crate::{
 };
 
 /// Configures a [`Purgatory`], or another form: [`Watermarks`](crate::Watermarks),
-/// [`ReplicaSets`](crate::ReplicaSets), [`Replies`](crate::Replies), [`Permits`](crate::Permits).
+/// [`ReplicaSets`](crate::ReplicaSets), [`Replies`](crate::Replies),
+/// [`ReplyScope`](crate::ReplyScope), [`Permits`](crate::Permits).
 /// All have the settings of the first part; those of one form alone follow.
 ///
 /// ```

@@ -62,8 +62,9 @@ impl<O> From<Refused<O>> for WaitError {
 /// See [`Purgatory::wait`](crate::Purgatory::wait).
 ///
 /// # In a loop
-/// Retry after [`Expired`](Self::Expired) alone. Most other errors come at once, and would come
-/// again at once, so a loop that retries after each error spins. Leave the loop instead:
+/// Retry after [`Expired`](Self::Expired) alone, or over the next connection when one is lost. Most
+/// other errors come at once, and would come again at once, so a loop that retries after each error
+/// spins. Leave the loop instead:
 ///
 /// ```
 /// use std::{collections::VecDeque, time::Duration};
@@ -147,7 +148,7 @@ pub enum WaitError {
     /// The member is in the replica set already, or comes twice.
     IsMember,
     /// The member lacks values that it needs to be in the replica set: it has to have reached the
-    /// watermark, and the leader's log end at which the epoch began.
+    /// watermark, and the leader's log end at which the epoch began. A leader needs the watermark.
     Behind {
         /// The distance from what it has to what it needs, in
         /// [ranks](crate::WatermarkValue::to_rank): of integers, the difference.
@@ -189,7 +190,7 @@ impl fmt::Display for WaitError {
             Self::NoMember => f.write_str("it is not in the replica set"),
             Self::IsMember => f.write_str("it is in the replica set already"),
             Self::Behind { by } => {
-                write!(f, "it is {by} behind what it needs to be in the replica set")
+                write!(f, "it is {by} behind what it needs to be in the replica set, or to lead it")
             }
         }
     }
@@ -227,7 +228,8 @@ impl WaitError {
     ///
     /// False for a cancel with a reason of the caller's, whatever it says.
     ///
-    /// A server sends such a client to another one. At a limit, the client comes again later:
+    /// A server sends such a client to another one, and an RPC client knows a [lost
+    /// connection](crate::guide::rpc) by the variant. At a limit, the client comes again later:
     ///
     /// ```
     /// use std::time::Duration;

@@ -9,9 +9,9 @@ use crate::{
     table::{Engine, form::AnyForm, handle::Handle},
 };
 
-/// The waits of a form ([`Watermarks`](crate::Watermarks), [`Replies`](crate::Replies),
-/// [`Permits`](crate::Permits)): counts, metrics and snapshots of them; cancels, new deadlines, and
-/// the shutdown.
+/// The waits of a form ([`Watermarks`](crate::Watermarks), [`ReplicaSets`](crate::ReplicaSets),
+/// [`Replies`](crate::Replies), [`ReplyScope`](crate::ReplyScope), [`Permits`](crate::Permits)):
+/// counts, metrics and snapshots of them; cancels, new deadlines, and the shutdown.
 ///
 /// This is a handle, as those of its form: it keeps the form open.
 ///

@@ -65,7 +65,8 @@ impl<K: Borrow<Q>, Q: Hash + Eq + ?Sized> KeyRef<K> for Q {
 /// [`ToOwned`] is the key.
 ///
 /// That is the key type itself, `str` for `String`, `[T]` for `Vec<T>`. A key whose borrowed form has
-/// another `ToOwned`, such as `Arc<str>`, is passed as `&key`.
+/// another `ToOwned`, such as `Arc<str>`, is passed as `&key`. For `String` write `"a"`: of `&"a"`,
+/// rustc says `<&str as ToOwned>::Owned == String`.
 ///
 /// ```
 /// use purgatory::{ToKey, Watermarks};

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
 use axum::{http::header::CONTENT_TYPE, routing::get};
-use metrics_exporter_prometheus::PrometheusBuilder;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use purgatory_live::{Live, Server};
 use timer_core::TimeHistogram;
 
@@ -22,9 +22,12 @@ pub fn serve(
     live: &Live,
     publish: impl Fn() + Clone + Send + Sync + 'static,
 ) -> Result<Server> {
-    let recorder = PrometheusBuilder::new()
-        .set_buckets(TimeHistogram::COARSE_BOUNDS_S)?
-        .install_recorder()?;
+    let mut exporter = PrometheusBuilder::new();
+    for prefix in ["purgatory_", "timer_"] {
+        let ours = Matcher::Prefix(prefix.into());
+        exporter = exporter.set_buckets_for_metric(ours, TimeHistogram::COARSE_BOUNDS_S)?;
+    }
+    let recorder = exporter.install_recorder()?;
     // The first call makes the purgatories measure times.
     publish();
     // The server's one thread runs this. Two scrapes at once would drain the same histograms: on

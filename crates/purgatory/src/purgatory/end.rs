@@ -289,7 +289,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// ([`callbacks_waiting`](crate::Stats::callbacks_waiting)), nor for the first check of one that is
     /// being parked.
     ///
-    /// `limit` may be [`Duration::MAX`]; with zero this does not wait. A second call only waits.
+    /// `limit` may be [`Duration::MAX`]; with zero this does not wait, and counts what the executor
+    /// has not called back yet: often all. A second call only waits.
     ///
     /// An operation under check is ended by the thread that checks it. Callbacks run on the
     /// executor, or here if the executor runs jobs in place (a

@@ -149,8 +149,8 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     /// the first that joins is the leader. The watermark stays where it was, or rises to what the
     /// members have. The waits of the last epoch are cancelled as by
     /// [`Watermarks::begin_epoch`](crate::Watermarks::begin_epoch), whatever the members have: a record
-    /// of this leader may be another one than theirs. The first epoch of a group may be 0; it takes on
-    /// the waits that were parked before.
+    /// of this leader may be another one than theirs. Waits that were parked before the first `set`
+    /// belong to epoch 0: only a `set` of that takes them on.
     ///
     /// O(members²), and O(n) for n waits under the lock.
     ///

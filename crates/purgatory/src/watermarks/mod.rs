@@ -38,7 +38,7 @@ use crate::{
 /// watermarks of partitions, the index that was applied. A single value has the key `()`.
 ///
 /// A value stays until [`remove`](Self::remove); a key without one counts as the lowest, 0. Values are
-/// `u64`, or of [another type](Self::with_values).
+/// `u64`, or of another type by [`with_values`](Self::with_values), right after the constructor.
 ///
 /// *A wait belongs to an [epoch](Self::begin_epoch)* of its key: a value of another one does not
 /// meet it. What several replicas have to report is a [replica set](crate::ReplicaSets).

@@ -270,7 +270,7 @@ fn values_and_groups_may_be_of_other_types() {
     assert_eq!(sets.watermark("a"), Some(-9));
     let mut wait = sets.wait_for("a", -5, NEVER);
     let low = sets.report("a", &'y', -12).unwrap_err();
-    let text = "it is 3 behind what it needs to be in the replica set";
+    let text = "it is 3 behind what it needs to be in the replica set, or to lead it";
     assert_eq!(low.to_string(), text);
     assert_eq!(sets.report("a", &'y', -4), Ok(1));
     assert_eq!(poll(&mut wait), Poll::Ready(Ok(-5)));
