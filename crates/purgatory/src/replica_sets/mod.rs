@@ -370,6 +370,37 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         })
     }
 
+    /// Changes the rule of the set, as `min.insync.replicas` of a live topic is changed. Returns how many
+    /// waits this completed: a laxer rule may acknowledge more. A stricter one holds the watermark where
+    /// it is until the members have what it asks for, and the waits go on.
+    ///
+    /// A [floor](Rule::floor) may change at any time. How many members have to report follows from the
+    /// election of the next leader: change that with it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{ReplicaSets, Rule};
+    ///
+    /// let logs = ReplicaSets::new("produce")?;
+    /// logs.set(&"orders-0", 1, [("leader", 42)], Rule::all().floor(2))?;
+    /// let produce = logs.wait_for(&"orders-0", 42, Duration::from_secs(30));
+    /// assert_eq!(logs.set_rule(&"orders-0", Rule::all())?, 1); // the leader suffices
+    /// assert_eq!(produce.wait_blocking(), Ok(42));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`NoGroup`](WaitError::NoGroup).
+    pub fn set_rule<Q: ToKey<G> + ?Sized>(
+        &self,
+        group: &Q,
+        rule: Rule,
+    ) -> Result<usize, WaitError> {
+        self.change(group, None, |set, watermark| {
+            Ok(set.set_rule(rule, watermark))
+        })
+    }
+
     /// Records what a member has in the present epoch. Returns how many waits this completed.
     ///
     /// One lock, O(members) under it, and what an [advance](crate::Watermarks::advance) of the

@@ -128,8 +128,8 @@ pub(super) struct Set<M> {
     /// The leader's log end as the epoch began. `None` in one that began without members, until the
     /// first joins.
     start: Option<u64>,
-    /// Values up to here do not count: those of earlier epochs, by a rule that counts its own only.
-    uncounted: u64,
+    /// Values up to here are of earlier epochs: they do not count by a rule that counts its own only.
+    earlier: u64,
     members: SmallVec<[Member<M>; 4]>,
 }
 
@@ -146,7 +146,7 @@ impl<M: Eq + Clone> Set<M> {
         let mut set = Set {
             rule,
             start: None,
-            uncounted: 0,
+            earlier: 0,
             members: SmallVec::new(),
         };
         for (name, value) in members {
@@ -196,8 +196,8 @@ impl<M: Eq + Clone> Set<M> {
             let by = watermark - start;
             return Err(WaitError::Behind { by });
         }
-        if epoch > 0 && self.rule.counts_own_epoch_only() {
-            self.uncounted = self.start.unwrap_or(u64::MAX); // none, until there is a leader
+        if epoch > 0 {
+            self.earlier = self.start.unwrap_or(u64::MAX); // all, until there is a leader
         }
         Ok(self.raised(watermark))
     }
@@ -233,7 +233,10 @@ impl<M: Eq + Clone> Set<M> {
             return watermark; // Held
         };
         // Most reports are not the last that a value needs.
-        let counted_from = watermark.max(self.uncounted);
+        let mut counted_from = watermark;
+        if self.rule.counts_own_epoch_only() {
+            counted_from = watermark.max(self.earlier);
+        }
         let mut may_lack = members.len() - needed;
         for member in members {
             if member.value > counted_from {
@@ -321,7 +324,7 @@ impl<M: Eq + Clone> Set<M> {
         // The first one of an epoch that began without members is its leader.
         if self.start.is_none() {
             self.start = Some(value);
-            self.uncounted = self.uncounted.min(value);
+            self.earlier = self.earlier.min(value);
         }
         self.members.extend(name.take().map(|name| Member {
             name,
@@ -343,6 +346,12 @@ impl<M: Eq + Clone> Set<M> {
         *gone = Some(self.members.remove(place).name);
         self.see_who_caught_up();
         Ok(self.raised(watermark))
+    }
+
+    /// Goes on by another rule. Returns the watermark that follows.
+    pub(super) fn set_rule(&mut self, rule: Rule, watermark: u64) -> u64 {
+        self.rule = rule;
+        self.raised(watermark)
     }
 
     /// Replaces a member by one that is caught up, in one step. `new` is the name of the old one

@@ -317,6 +317,31 @@ fn the_first_that_joins_an_epoch_without_members_is_its_leader() {
     }
 }
 
+/// The waits stay, and what was acknowledged.
+#[test]
+fn a_rule_changes_on_a_live_group() {
+    let (_timer, sets) = group(&[9, 5], Rule::all().floor(3));
+    let [mut low, mut high, mut own] = [5, 7, 10].map(|value| parked(&sets, value));
+    assert_eq!(sets.set_rule(&LOG, Rule::all().floor(2)), Ok(1));
+    assert_eq!(ending(&mut low), Some(Ok(5)));
+
+    // Stricter: the watermark holds, and then what was reported meanwhile is acknowledged.
+    assert_eq!(sets.set_rule(&LOG, Rule::all().floor(3)), Ok(0));
+    assert_eq!(sets.report(&LOG, &1, 8), Ok(0));
+    assert_eq!((ending(&mut high), sets.watermark(&LOG)), (None, Some(5)));
+    assert_eq!(sets.set_rule(&LOG, Rule::all()), Ok(1));
+    assert_eq!(ending(&mut high), Some(Ok(8)));
+
+    // What is of earlier epochs, up to 9, does not count by this rule.
+    assert_eq!(sets.set_rule(&LOG, Rule::at_least(1)), Ok(0));
+    assert_eq!((ending(&mut own), sets.watermark(&LOG)), (None, Some(8)));
+    assert_eq!(sets.report(&LOG, &0, 10), Ok(1));
+    assert_eq!(ending(&mut own), Some(Ok(10)));
+
+    let nowhere = sets.set_rule(&"never set", Rule::all());
+    assert_eq!(nowhere, Err(WaitError::NoGroup));
+}
+
 /// The leader of epoch 1 learns of epoch 2, which another one leads.
 #[test]
 fn an_epoch_without_members_refuses_the_last_leader() {

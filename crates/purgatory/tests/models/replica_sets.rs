@@ -142,6 +142,7 @@ impl Model {
                 reference.drop_future(number);
                 (Ok(0), Ok(0))
             }
+            29 => self.set_rule(),
             _ => {
                 self.look();
                 (Ok(0), Ok(0))
@@ -151,12 +152,24 @@ impl Model {
         self.compare();
     }
 
-    fn set(&mut self, epoch: u64) -> (Called, Called) {
-        let members: Vec<_> = (0..self.random.u8(..5)).map(|_| self.has()).collect();
-        let plain = Plain {
+    fn plain(&mut self) -> Plain {
+        Plain {
             needed: [None, Some(0), Some(0), Some(2)][self.random.usize(..4)],
             floor: self.random.usize(1..4),
-        };
+        }
+    }
+
+    fn set_rule(&mut self) -> (Called, Called) {
+        let plain = self.plain();
+        (
+            self.sets.set_rule(&GROUP, plain.rule()),
+            self.reference.change(None, |group| group.set_rule(plain)),
+        )
+    }
+
+    fn set(&mut self, epoch: u64) -> (Called, Called) {
+        let members: Vec<_> = (0..self.random.u8(..5)).map(|_| self.has()).collect();
+        let plain = self.plain();
         (
             self.sets.set(&GROUP, epoch, members.clone(), plain.rule()),
             self.reference.set(epoch, members, plain),

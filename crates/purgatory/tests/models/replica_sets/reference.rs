@@ -86,6 +86,11 @@ impl Group {
         self.lags.retain(|&(name, _, had)| !has(name, had));
     }
 
+    pub(super) fn set_rule(&mut self, rule: Plain) -> Result<(), WaitError> {
+        self.rule = rule;
+        Ok(())
+    }
+
     pub(super) fn report(&mut self, (member, value): Has) -> Result<(), WaitError> {
         let Some(of) = self.members.iter_mut().find(|of| of.0 == member) else {
             return Err(WaitError::NoMember);
