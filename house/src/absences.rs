@@ -84,7 +84,7 @@ fn only_reaper_workers_waits_and_shutdown_block() {
         ]
         .contains(&name)
     });
-    absent("timer-core", &["parker.park", ".wait(", ".recv("], |name| {
+    absent("timer-core", &["parker.park", ".recv("], |name| {
         name == "driver/driver"
     });
     absent("timer-core", &["parker.park", ".join(", ".recv("], |name| {

@@ -14,7 +14,7 @@ use crate::{
     driver::{
         clock::{Clock, DriverClock, SystemClock, TickLength, Ticks},
         config::Config,
-        executor::{Job, Threads, Workers, on_timer_thread},
+        executor::{Job, Threads, Workers, inside_timer, on_timer_thread},
         executors::Executors,
         owner::WheelOwner,
         owners::{Attached, Shared},
@@ -22,7 +22,7 @@ use crate::{
         shards::{Layout, MakeShard, ShardState, Shards, Wake},
     },
     observe::TimerStats,
-    sync::Parker,
+    sync::{Latch, Parker},
     wheel::geometry::WheelSize,
 };
 
@@ -44,6 +44,9 @@ pub struct Driver {
     pub executors: Arc<Executors>,
     /// The timer's executor again, when it is the timer's own to close.
     pub(crate) workers: Option<Arc<Workers>>,
+    /// Counts shutdowns until each has closed the owners and the workers: jobs that run in place run
+    /// meanwhile.
+    closing: Latch,
     #[cfg(feature = "metrics")]
     pub(crate) published: crate::observe::metrics::Published,
 }
@@ -76,6 +79,7 @@ impl Driver {
             threads: None,
             executors: Arc::new(Executors::in_place()),
             workers: None,
+            closing: Latch::default(),
             #[cfg(feature = "metrics")]
             published: Default::default(),
         }
@@ -258,7 +262,8 @@ impl Driver {
     }
 
     /// Attaches no more, closes all owners, calls `take` before the workers are closed, and waits
-    /// for the threads, for at most `limit`. Returns how many have not ended.
+    /// for the threads and for what other shutdowns run in place, for at most `limit`. Returns how
+    /// many have not ended.
     pub(crate) fn shutdown(&self, limit: Duration, take: impl FnOnce()) -> usize {
         // A timer's thread may be one of those that would be waited for.
         let limit = if on_timer_thread() {
@@ -269,13 +274,16 @@ impl Driver {
         let clock = SystemClock::new();
         let end = clock.now() + limit;
         // 1. No owner is attached any more, the rounds end, and the owners close.
+        let closing = self.closing.begin();
         self.close();
-        self.shared.close_owners(&self.executors.panics);
+        // Jobs may run in place: a shutdown in one would wait for this very call.
+        inside_timer(|| self.shared.close_owners(&self.executors.panics));
         // Jobs of what the closing ended are queued by now; the workers finish those.
         take();
         if let Some(workers) = &self.workers {
             workers.close();
         }
+        drop(closing);
         // 2. Wait for the threads, the reaper first: it may still hand jobs over.
         let mut left = 0;
         if let Some(threads) = &self.threads {
@@ -284,7 +292,8 @@ impl Driver {
         if let Some(workers) = &self.workers {
             left += workers.join(end.since(clock.now()));
         }
-        left
+        // 3. Wait for shutdowns on other threads, which have found what this one did not.
+        left + self.closing.wait(end.since(clock.now()))
     }
 }
 

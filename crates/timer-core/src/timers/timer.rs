@@ -155,8 +155,10 @@ impl Timer {
     /// On a thread of a timer, and in a child of `fork`, which has none of its threads, this does
     /// not wait. A timer on a tokio runtime, or with an
     /// [executor](crate::SystemTimerBuilder::executor) of yours, has no worker to wait for. Jobs
-    /// that run in place ([`inline`](crate::SystemTimerBuilder::inline), a
-    /// [`ManualTimer`](crate::ManualTimer)) run before this returns, whatever the limit.
+    /// of the closing that run in place ([`inline`](crate::SystemTimerBuilder::inline), a
+    /// [`ManualTimer`](crate::ManualTimer)) run before this returns, whatever the limit; a shutdown
+    /// on another thread meanwhile waits for them, within its own. Tasks that another thread's
+    /// [`advance`](crate::ManualTimer::advance) is running are not waited for.
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
@@ -342,6 +344,7 @@ pub struct TimerLeft {
     /// The timer's own tasks that never fired.
     pub unfired: Vec<Box<dyn TimerTask>>,
     /// Threads of the timer that had not ended: each is in a task or callback, has some to run, or
-    /// was not given the time to end. A shutdown that one of them calls counts that one, too.
+    /// was not given the time to end. A shutdown that one of them calls counts that one, too. So
+    /// does a thread in another shutdown that is still closing the timer.
     pub threads: usize,
 }

@@ -154,6 +154,31 @@ fn a_shutdown_wakes_all_who_sleep_and_refuses_more() {
     assert_eq!(task.poll(&mut sleeps[1]), expected);
 }
 
+/// Not so a waker that shuts the timer down itself, in place.
+#[test]
+fn a_shutdown_waits_for_what_another_runs_in_place() {
+    in_time(|| {
+        let timer = ManualTimer::new();
+        let (stop, woken) = (Stop::armed(), Arc::new(AtomicUsize::new(0)));
+        let (inside, held, count) = (timer.clone(), stop.clone(), woken.clone());
+        let waker = waker(move || {
+            held.here();
+            assert!(inside.shutdown(Duration::MAX).threads >= 1);
+            count.fetch_add(1, SeqCst);
+        });
+        let mut sleeps = [timer.sleep(MS), timer.sleep(MS)];
+        for sleep in &mut sleeps {
+            assert!(poll_by(sleep, &waker).is_pending());
+        }
+        let other = timer.clone();
+        let first = thread::spawn(move || other.shutdown(Duration::ZERO).threads);
+        stop.meanwhile(|| assert_eq!(timer.shutdown(Duration::ZERO).threads, 1));
+        assert_eq!(timer.shutdown(Duration::MAX).threads, 0);
+        assert_eq!((woken.load(SeqCst), timer.stats().panics), (2, 0));
+        first.join().unwrap();
+    });
+}
+
 /// A waker that panics when it wakes, and sees at each call whether anything of the timer is
 /// locked.
 struct Hostile {
