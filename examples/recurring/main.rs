@@ -10,10 +10,10 @@
 mod schedule;
 
 use std::io::{self, Write};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::{process::ExitCode, time::Duration};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
 use croner::Cron;
 use jiff::{SignedDuration, Timestamp, Unit, Zoned, civil::Date, tz::TimeZone};
@@ -65,9 +65,34 @@ fn report_to_stderr(line: &str) {
     let _ = writeln!(io::stderr(), "recurring: {line}");
 }
 
-/// Advances a manual timer from `begin` to `end`; returns the times at which the
-/// pattern ran.
-fn times(cron: &Cron, begin: &Zoned, end: &Zoned) -> Result<Vec<Zoned>> {
+/// How often a pattern ran, when first and last, and between which runs the clocks were changed.
+#[derive(Default)]
+struct Summary {
+    count: u64,
+    first: Option<Zoned>,
+    last: Option<Zoned>,
+    /// Pairs of neighbours with different offsets from UTC.
+    changes: Vec<[Zoned; 2]>,
+}
+
+impl Summary {
+    fn add(&mut self, time: &Zoned) {
+        self.count += 1;
+        self.first.get_or_insert_with(|| time.clone());
+        let before = self.last.replace(time.clone());
+        if let Some(before) = before.filter(|before| before.offset() != time.offset()) {
+            self.changes.push([before, time.clone()]);
+        }
+    }
+}
+
+/// Advances a manual timer from `begin` to `end`; `note` gets the times at which the pattern runs.
+fn pass(
+    cron: &Cron,
+    begin: &Zoned,
+    end: &Zoned,
+    note: impl Fn(&Zoned) + Send + Sync + 'static,
+) -> Result<()> {
     // The wall clock goes with the timer's, so both are in the program's hands.
     let timer = ManualTimer::new();
     let clock = timer.clock();
@@ -79,10 +104,17 @@ fn times(cron: &Cron, begin: &Zoned, end: &Zoned) -> Result<Vec<Zoned>> {
             .unwrap_or(Timestamp::MAX)
     });
 
-    // Each run notes when it was due and when it came.
-    let runs = Arc::new(Mutex::new(Vec::new()));
-    let noted = runs.clone();
+    // The first run, if any, that comes at another time than its own.
+    let astray = Arc::new(OnceLock::new());
+    let found = astray.clone();
     let seen = wall.clone();
+    let task = move |due: &Zoned| {
+        let came = seen();
+        if came != due.timestamp() {
+            found.get_or_init(|| format!("the run of {due} came at {came}"));
+        }
+        note(due);
+    };
     let recurring = Recurring {
         cron: cron.clone(),
         zone: begin.time_zone().clone(),
@@ -90,7 +122,7 @@ fn times(cron: &Cron, begin: &Zoned, end: &Zoned) -> Result<Vec<Zoned>> {
         wall,
         // This wall clock is never set: fewer looks do.
         look_every: Duration::from_secs(3600),
-        task: Box::new(move |due| noted.lock().push((due.clone(), seen()))),
+        task: Box::new(task),
         report: Box::new(report_to_stderr),
     };
     recurring.start();
@@ -100,12 +132,18 @@ fn times(cron: &Cron, begin: &Zoned, end: &Zoned) -> Result<Vec<Zoned>> {
     timer.advance(Duration::try_from(passes).context("it ends before it begins")?);
     timer.shutdown(Duration::MAX);
 
-    let mut times = Vec::new();
-    for (due, came) in runs.lock().drain(..) {
-        ensure!(came == due.timestamp(), "the run of {due} came at {came}");
-        times.push(due);
+    match astray.get() {
+        Some(error) => bail!("{error}"),
+        None => Ok(()),
     }
-    Ok(times)
+}
+
+/// Returns the summary of the runs from `begin` to `end`.
+fn summary(cron: &Cron, begin: &Zoned, end: &Zoned) -> Result<Summary> {
+    let summary = Arc::new(Mutex::new(Summary::default()));
+    let adds = summary.clone();
+    pass(cron, begin, end, move |time| adds.lock().add(time))?;
+    Ok(std::mem::take(&mut *summary.lock()))
 }
 
 fn shown(at: &Zoned) -> String {
@@ -113,33 +151,29 @@ fn shown(at: &Zoned) -> String {
 }
 
 /// Writes how often a pattern ran, when first and last, and how each change of the clocks moved it.
-fn report(to: &mut impl Write, cron: &Cron, ran: &[Zoned]) -> Result<()> {
+fn report(to: &mut impl Write, cron: &Cron, ran: &Summary) -> Result<()> {
     writeln!(to, "{}  ({})", cron.pattern, cron.describe())?;
     // A pattern may name a day that never comes.
-    let (Some(first), Some(last)) = (ran.first(), ran.last()) else {
+    let (Some(first), Some(last)) = (&ran.first, &ran.last) else {
         writeln!(to, "    never")?;
         return Ok(());
     };
     writeln!(
         to,
         "    {} times, from {} to {}",
-        ran.len(),
+        ran.count,
         shown(first),
         shown(last)
     )?;
 
-    // Two neighbours with different offsets from UTC: the clocks were changed between them.
-    for pair in ran.windows(2) {
-        let [before, after] = pair else { continue };
-        if before.offset() != after.offset() {
-            let apart = after.timestamp().since((Unit::Hour, before.timestamp()))?;
-            writeln!(
-                to,
-                "    {} and {} are {apart:#} apart",
-                shown(before),
-                shown(after)
-            )?;
-        }
+    for [before, after] in &ran.changes {
+        let apart = after.timestamp().since((Unit::Hour, before.timestamp()))?;
+        writeln!(
+            to,
+            "    {} and {} are {apart:#} apart",
+            shown(before),
+            shown(after)
+        )?;
     }
     Ok(())
 }
@@ -158,7 +192,7 @@ fn run_manually(args: &Args, patterns: &[Cron]) -> Result<()> {
     })?;
     let mut out = io::stdout().lock();
     for cron in patterns {
-        report(&mut out, cron, &times(cron, &begin, &end)?)?;
+        report(&mut out, cron, &summary(cron, &begin, &end)?)?;
     }
     Ok(())
 }
@@ -243,11 +277,20 @@ mod tests {
 
     use super::*;
 
-    fn run_for(pattern: &str, count: i32) -> Vec<Zoned> {
+    /// Returns the ends of the first months of 2026 in Berlin.
+    fn span(months: i32) -> (Zoned, Zoned) {
         let berlin = TimeZone::get("Europe/Berlin").unwrap();
         let begin = date(2026, 1, 1).to_zoned(berlin).unwrap();
-        let end = begin.checked_add(jiff::Span::new().months(count)).unwrap();
-        times(&pattern.parse().unwrap(), &begin, &end).unwrap()
+        let end = begin.checked_add(jiff::Span::new().months(months));
+        (begin, end.unwrap())
+    }
+
+    fn run_for(pattern: &str, months: i32) -> Vec<Zoned> {
+        let (begin, end) = span(months);
+        let (note, times) = mpsc::channel();
+        let note = move |time: &Zoned| note.send(time.clone()).unwrap();
+        pass(&pattern.parse().unwrap(), &begin, &end, note).unwrap();
+        times.iter().collect()
     }
 
     #[test]
@@ -262,6 +305,15 @@ mod tests {
         // The clocks go forward in the night, and back in another.
         assert_eq!([utc(3, 28), utc(3, 29)], [8, 7]);
         assert_eq!([utc(10, 24), utc(10, 25)], [7, 8]);
+    }
+
+    #[test]
+    fn summary_keeps_the_ends_and_the_clock_changes_alone() {
+        let (begin, end) = span(12);
+        let ran = summary(&"0 * * * *".parse().unwrap(), &begin, &end).unwrap();
+        assert_eq!((ran.count, ran.last), (365 * 24, Some(end)));
+        let changes = ran.changes.iter().map(|[before, _]| before.date());
+        assert!(changes.eq([date(2026, 3, 29), date(2026, 10, 25)]));
     }
 
     #[test]
