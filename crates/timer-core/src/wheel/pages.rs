@@ -6,7 +6,8 @@
 //! without copying a slot. While nothing leaves they cost at most a page above what is live. They
 //! also let a peak go: every page that empties gives its memory back, but for the first (unless the
 //! peak was large), and one other while something is live. A record of 24 bytes a page stays of a
-//! peak, until nothing is in use.
+//! peak, until nothing is in use. Those that gave their memory back may lie before others that have
+//! room: one is made anew for each eight that a claim passes.
 //!
 //! - **Listed**: a page is on one list at most: `partial` (it has a free slot, or had one) or
 //!   `vacant` (it has no memory). A page with a free slot is on `partial`.
@@ -25,6 +26,9 @@ pub trait PageSlot {
 /// Pages whose records are kept when nothing is in use.
 const KEPT_PAGES: usize = 64;
 
+/// Pages without a free slot that a claim takes off `partial`, at most.
+const WALK: usize = 8;
+
 /// Why a look-up finds a page: only a page in which nothing is in use gives its memory back.
 const IN_USE: &str = "the page of a slot in use has memory";
 
@@ -42,9 +46,9 @@ struct PageRecord {
     /// The next page on the list this one is on.
     next: u32,
     listed: bool,
-    /// In the first page's record: another page has memory and nothing live. It lies here, where
-    /// there is room for it.
-    spare: bool,
+    /// In the first page's record: how many other pages have memory and nothing live. It lies here,
+    /// where there is room for it.
+    spare: u8,
 }
 
 impl PageRecord {
@@ -52,7 +56,7 @@ impl PageRecord {
         free: 0,
         next: END,
         listed: true,
-        spare: false,
+        spare: 0,
     };
 }
 
@@ -200,9 +204,9 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
         self.len += 1;
         let group = &mut self.pages.groups[group_of(number)];
         let page = &mut group.records[place_of(number)];
-        // An empty page beyond the first is the spare one, which comes into use.
+        // An empty page beyond the first is a spare one, which comes into use.
         if page.free == Self::ALL {
-            self.pages.first_record.spare = false;
+            self.pages.first_record.spare -= 1;
         }
         let index = number << Self::BITS | take_lowest(page, &mut self.partial);
         let slots = group.slots[place_of(number)].as_deref_mut()?;
@@ -268,13 +272,17 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
         }
     }
 
-    /// Returns the page at the head of `partial`, made if need be.
+    /// Returns the page at the head of `partial`, made if need be. O(1), but for the making.
     #[cold]
     fn page_with_room(&mut self) -> Option<u32> {
         // `claim_near` and `give_back` leave pages on the list that have no free slot any more:
-        // those at its head go to where they belong (Listed).
+        // those at its head go to where they belong (Listed). The pages of a peak may all be there:
+        // a few go now, more of them with the next page.
         let mut number = self.partial;
-        while let Some(&PageRecord { free, next, .. }) = self.pages.record(number) {
+        for _ in 0..WALK {
+            let Some(&PageRecord { free, next, .. }) = self.pages.record(number) else {
+                break;
+            };
             if free != 0 {
                 self.partial = number;
                 return Some(number);
@@ -288,7 +296,7 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
             }
             number = next;
         }
-        self.partial = END;
+        self.partial = number;
         // The first page grows before another one is made.
         if self.pages.first.len() < SIZE {
             self.grow_first();
@@ -297,8 +305,7 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
         self.make_page()
     }
 
-    /// Makes a page beyond the first, while `partial` is empty: it is its head then. `None` when
-    /// all are in use.
+    /// Makes a page beyond the first: it is the head of `partial` then. `None` when all are in use.
     fn make_page(&mut self) -> Option<u32> {
         // A page without memory is used again before another one is added.
         let number = if self.vacant == END {
@@ -324,8 +331,9 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
         group.slots[place_of(number)] = made.try_into().ok();
         let page = &mut group.records[place_of(number)];
         page.free = Self::ALL;
-        // It moves from `vacant`, if it was there, to `partial`, which is empty.
-        self.vacant = mem::replace(&mut page.next, END);
+        self.pages.first_record.spare += 1; // until the claim takes a slot of it
+        // It moves from `vacant`, if it was there, to `partial`.
+        self.vacant = mem::replace(&mut page.next, self.partial);
         self.partial = number;
         Some(number)
     }
@@ -415,9 +423,11 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
             for number in 1..self.page_count {
                 self.give_back(number);
             }
-            self.pages.first_record.spare = false;
-        } else if number > 0 && mem::replace(&mut self.pages.first_record.spare, true) {
+            self.pages.first_record.spare = 0;
+        } else if number > 0 && self.pages.first_record.spare > 0 {
             self.give_back(number);
+        } else if number > 0 {
+            self.pages.first_record.spare = 1;
         }
     }
 
@@ -524,6 +534,36 @@ mod tests {
         assert_eq!(pages.pages.groups.capacity(), 0);
         let again: Vec<_> = (0..4000).map(|_| pages.claim().unwrap()).collect();
         assert!(!pages.is_empty() && again == indices);
+    }
+
+    #[test]
+    fn a_claim_after_a_peak_passes_few_pages() {
+        let mut pages = Pages::<Slot, 16>::default();
+        let peak: Vec<_> = (0..Slot::MAX).map(|_| pages.claim().unwrap()).collect();
+        for &index in &peak[1..] {
+            pages.release(index);
+        }
+        let vacant = |pages: &Pages<Slot, 16>| {
+            let next = |&number: &u32| Some(pages.pages.record(number)?.next);
+            let list = iter::successors(Some(pages.vacant), next);
+            list.take_while(|&number| number != END).count()
+        };
+        // The spare page is behind those that gave their memory back, and still the only one.
+        for _ in 0..3 {
+            let again: Vec<_> = (0..300).map(|_| pages.claim().unwrap()).collect();
+            again
+                .into_iter()
+                .rev()
+                .for_each(|index| pages.release(index));
+            assert_eq!(pages.pages_with_memory(), 2);
+        }
+        for _ in &peak[1..] {
+            let before = vacant(&pages);
+            assert!(pages.claim().is_some());
+            assert!(vacant(&pages) <= before + WALK);
+        }
+        // None was lost on the way.
+        assert_eq!((pages.len(), pages.claim()), (peak.len(), None));
     }
 
     #[test]
