@@ -60,7 +60,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if call.is_nested() {
             let core = self.clone();
             let keys = keys.to_vec();
-            enqueue(move || core.signal_several_now(&core.frame.enter(), &keys));
+            enqueue(move || {
+                let signal = || core.signal_several_now(&core.frame.enter(), &keys);
+                core.frame.call(signal); // the `Eq` of a key may panic
+            });
         } else {
             self.signal_several_now(&call, keys);
         }
@@ -113,7 +116,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     fn signal_queued(self: &Arc<Self>, key: &K, hash: u64, is_for_one: bool) {
         let event = if is_for_one { Event::One } else { Event::All };
-        self.signal_now(&self.frame.enter(), key, hash, event);
+        let signal = || _ = self.signal_now(&self.frame.enter(), key, hash, event);
+        self.frame.call(signal); // the key's `Eq` may panic
     }
 
     #[inline(always)]

@@ -400,7 +400,8 @@ impl<V: Send + 'static> ReplyScope<V> {
             return Err(WaitError::NotExpected);
         };
         if to.scope.is_closed() {
-            return Err(WaitError::ScopeClosed);
+            drop((from, other));
+            return Err(to.refused(WaitError::ScopeClosed));
         }
         // 2. One in the same shard has its entry already.
         let Some(mut other) = other else {
@@ -408,7 +409,8 @@ impl<V: Send + 'static> ReplyScope<V> {
             return Ok(to.put_on_list(&mut from, index, forwarding));
         };
         if let Some(reason) = other.refuses() {
-            return Err(reason);
+            drop((from, other));
+            return Err(to.refused(reason));
         }
         let forwarding = take_off_list(&mut from, index);
         let (index, forwarding) = from.move_to(index, &mut other, now_tick, forwarding);

@@ -136,6 +136,32 @@ fn a_park_whose_last_key_panics_leaves_nothing() {
     waits.park(never(), &[Comparable(2)], NEVER);
 }
 
+/// It runs behind the callback, inside a call that goes on.
+#[test]
+fn panic_of_key_signalled_in_callback_is_counted() {
+    for several in [false, true] {
+        let (_timer, waits): (_, Purgatory<Comparable>) = by_hand();
+        let monitor = Monitor::over(waits.clone(), ());
+        let inside = monitor.clone();
+        let signals = move |_| {
+            match several {
+                true => inside.update_keys(|()| ((), vec![Comparable(1), Comparable(2)])),
+                false => inside.update_key(&Comparable(1), |()| ()),
+            }
+            COMPARISONS.set(0);
+        };
+        waits.park(never(), &[Comparable(1)], NEVER);
+        let parked = waits.try_complete_else_watch(when(|| true, signals), &[Comparable(2)], NEVER);
+        COMPARISONS.set(usize::MAX);
+        let left = (waits.len(), waits.stats().panics);
+        assert_eq!(
+            (parked.is_ok(), left),
+            (true, (1, 1)),
+            "several keys: {several}"
+        );
+    }
+}
+
 /// The shard is free by then: the value looks at the waits.
 #[test]
 fn a_reply_whose_key_panics_is_dropped_unlocked() {

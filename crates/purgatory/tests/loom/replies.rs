@@ -420,7 +420,8 @@ fn reassign_against_reassign() {
     });
 }
 
-/// A request moves as the client shuts down: it ends in the one shard or the other.
+/// A request moves as the client shuts down: it ends in the one shard or the other, and a refusal is
+/// counted.
 #[test]
 fn reassign_against_shutdown() {
     check(&[Failpoint::ShutdownClosesNoShard], || {
@@ -429,8 +430,10 @@ fn reassign_against_shutdown() {
         let (number, mut reply) = old.expect(MS).unwrap();
         let all = client.waits();
         let network = thread::spawn(move || all.shutdown(Duration::ZERO));
-        let _moved = old.reassign(number, &new);
+        let moved = old.reassign(number, &new);
         network.join().unwrap();
+        let refused = u64::from(moved == Err(WaitError::Closed));
+        assert_eq!(client.waits().stats().refused_closed, refused);
         let shutdown = WaitError::Cancelled(CancelReason::Shutdown);
         assert_eq!(ending(&mut reply), Some(Err(shutdown)));
     });
