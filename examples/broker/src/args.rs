@@ -40,8 +40,7 @@ pub struct Args {
 
     /// Time a follower takes between two fetches, so that an acks=all produce is seen to wait for
     /// it: its next fetch says that it has the records
-    // Less than the time after which a connection is idle: a follower whose connection was closed
-    // begins anew, and would never say that it has anything.
+    // Less than the time after which the leader closes an idle connection.
     #[arg(long, default_value = "10ms", value_parser = between("0s", "5m"))]
     pub follower_interval: Duration,
 

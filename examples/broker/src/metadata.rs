@@ -22,6 +22,7 @@ pub(crate) fn metadata(
     reply: Reply,
 ) {
     let topics = Arc::clone(&manager.topics);
+    let cluster_id = StrBytes::from_string(manager.cluster_id.clone());
     // No list stands for all topics; which those are is looked up when the answer is made.
     let may_create = request.allow_auto_topic_creation;
     let asked = request.topics.map(|asked| {
@@ -48,7 +49,7 @@ pub(crate) fn metadata(
             .with_brokers(vec![broker])
             .with_topics(described)
             .with_controller_id(LEADER_ID.into())
-            .with_cluster_id(Some("purgatory-example".into()))
+            .with_cluster_id(Some(cluster_id))
     });
 }
 

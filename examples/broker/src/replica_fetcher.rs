@@ -7,7 +7,8 @@
 //! Its fetches are long polls, so an idle follower waits in the leader's purgatory. It looks for
 //! topics whenever a fetch brought nothing, and every few fetches in any case, so a new topic is
 //! followed a tenth of a second later. Its logs are in memory: a follower that is started again, or
-//! finds the leader again, begins anew. It serves no clients.
+//! finds another leader, begins anew; one that only lost its connection goes on. It serves no
+//! clients.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::{io::BufReader, io::Write, net::SocketAddr, net::TcpStream};
@@ -19,7 +20,8 @@ use dashmap::DashMap;
 use example_support::Stop;
 use kafka_protocol::{
     ResponseError, messages::fetch_request::*, messages::*, protocol::Decodable,
-    protocol::HeaderVersion, protocol::Request, protocol::encode_request_header_into_buffer,
+    protocol::HeaderVersion, protocol::Request, protocol::StrBytes,
+    protocol::encode_request_header_into_buffer,
 };
 
 use crate::{
@@ -44,6 +46,7 @@ pub(crate) struct Follower {
     pub(crate) id: i32,
     /// True while it fetches nothing.
     pub(crate) paused: AtomicBool,
+    /// The log of each partition, as far as it has the leader's.
     logs: DashMap<TopicPartition, Log>,
 }
 
@@ -83,8 +86,9 @@ impl Follower {
     /// Follows the leader until `stop` is raised, with a pause between two fetches; reconnects for
     /// as long as it takes.
     pub(crate) fn follow(&self, leader: SocketAddr, stop: &Stop, interval: Duration) {
+        let mut cluster = None;
         while !stop.is_raised() {
-            let result = self.follow_connection(leader, stop, interval);
+            let result = self.follow_connection(leader, &mut cluster, stop, interval);
             // A stop ends the connection, too: that is no failure.
             if let Err(reason) = result
                 && !stop.is_raised()
@@ -95,12 +99,23 @@ impl Follower {
         }
     }
 
-    /// Follows the leader over one connection.
-    fn follow_connection(&self, leader: SocketAddr, stop: &Stop, interval: Duration) -> Result<()> {
+    /// Follows the leader over one connection. Its logs are those of `cluster`.
+    fn follow_connection(
+        &self,
+        leader: SocketAddr,
+        cluster: &mut Option<StrBytes>,
+        stop: &Stop,
+        interval: Duration,
+    ) -> Result<()> {
         let mut session = Session::connect(leader)?;
+        // Another process than before has another log: begin anew. The same one counts on what this
+        // replica has, which it keeps.
+        let found = session.metadata()?.cluster_id;
+        if *cluster != found {
+            self.logs.clear();
+            *cluster = found;
+        }
         tracing::info!("replica {} follows {leader}", self.id);
-        // The leader may be another process than before, with another log: begin anew.
-        self.logs.clear();
         while !stop.is_raised() {
             if self.paused.load(Relaxed) {
                 stop.pause(PAUSED);
@@ -153,23 +168,16 @@ impl Session {
     /// Fetches from every partition; looks for topics before it, when it is time.
     fn round(&mut self, follower: &Follower) -> Result<()> {
         if self.fetches.is_multiple_of(FETCHES_PER_METADATA) {
-            self.topics = self.metadata()?;
+            self.topics = topics_of(self.metadata()?)?;
         }
         let news = self.fetch(follower)?;
         self.fetches = if news { self.fetches + 1 } else { 0 };
         Ok(())
     }
 
-    /// Asks for the names of the topics, and how many partitions each has.
-    fn metadata(&mut self) -> Result<Vec<(TopicName, i32)>> {
-        let all = MetadataRequest::default().with_topics(None);
-        let response: MetadataResponse = self.ask(&all, 6)?;
-        let mut topics = Vec::new();
-        for topic in response.topics {
-            let partitions = i32::try_from(topic.partitions.len())?;
-            topics.push((topic.name.context("a topic without a name")?, partitions));
-        }
-        Ok(topics)
+    /// Asks for all topics, and for the cluster.
+    fn metadata(&mut self) -> Result<MetadataResponse> {
+        self.ask(&MetadataRequest::default().with_topics(None), 6)
     }
 
     /// Fetches once; returns true if that brought news.
@@ -206,6 +214,16 @@ impl Session {
         let mut answer = answer.context("closed by the leader")?;
         decoded(&mut answer, version, id)
     }
+}
+
+/// Returns the names of the topics, and how many partitions each has.
+fn topics_of(response: MetadataResponse) -> Result<Vec<(TopicName, i32)>> {
+    let mut topics = Vec::new();
+    for topic in response.topics {
+        let partitions = i32::try_from(topic.partitions.len())?;
+        topics.push((topic.name.context("a topic without a name")?, partitions));
+    }
+    Ok(topics)
 }
 
 /// Asks for every partition from the end of the follower's log on.

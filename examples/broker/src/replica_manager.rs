@@ -5,6 +5,7 @@
 //! but a request waits for several partitions at once, for bytes or deletions beside watermarks,
 //! and ends with its connection: one operation under all of these keys is one wait.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, atomic::AtomicI64};
 use std::{any::type_name, time::Duration};
 
@@ -38,6 +39,8 @@ macro_rules! each_purgatory {
 
 pub(crate) struct ReplicaManager {
     pub(crate) args: Args,
+    /// Another one for each process, since the logs go with it.
+    pub(crate) cluster_id: String,
     pub(crate) topics: Arc<Topics>,
     /// The followers inside this process.
     pub(crate) followers: Arc<[Follower]>,
@@ -133,6 +136,7 @@ impl ReplicaManager {
         }
         Ok(ReplicaManager {
             args: args.clone(),
+            cluster_id: format!("purgatory-example-{:x}", RandomState::new().hash_one(())),
             topics: Arc::new(Topics::new(args)),
             followers: followers.into(),
             produces: Purgatory::builder("produce").timer(timer).build()?,

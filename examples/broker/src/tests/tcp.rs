@@ -1,17 +1,18 @@
 //! The broker over real sockets, with the real timer: many connections, and clients that misbehave.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{atomic::Ordering::Relaxed, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use bytes::Buf;
+use example_support::Stop;
 use kafka_protocol::messages::*;
 use kafka_protocol::protocol::Request;
 
 use super::{args, decoded, examples::*, framed, latest, record_batch, request};
-use crate::{Broker, run_follower};
+use crate::{Broker, replica_fetcher::Follower, run_follower};
 
 struct Client(TcpStream);
 
@@ -114,6 +115,50 @@ fn followers_of_other_processes_acknowledge() {
         }
     });
     broker.shutdown();
+}
+
+/// Lets a follower through to this leader, until the returned socket is shut down.
+fn forward(follower: TcpStream, leader: &Broker) -> TcpStream {
+    let leader = TcpStream::connect(leader.address()).unwrap();
+    for (from, to) in [(&follower, &leader), (&leader, &follower)] {
+        let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+        thread::spawn(move || {
+            // However one direction ends, so does the other.
+            let _ = io::copy(&mut from, &mut to);
+            let _ = to.shutdown(Shutdown::Both);
+        });
+    }
+    follower
+}
+
+/// The leader still counts it as one of the in-sync replicas that have the records.
+#[test]
+fn follower_that_loses_its_connection_keeps_its_logs() {
+    let leader = &["--node", "1", "--cluster", "1=127.0.0.1:0,2,3"];
+    let (first, mut client) = start(leader);
+    let (second, _) = start(leader);
+    client.send_produce(1, 0);
+    assert_eq!(client.produced(), 0);
+    let key = &first.manager.topics.partition("t", 0).unwrap().key;
+    let between = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = between.local_addr().unwrap();
+    // Another leader has another log.
+    for (next, expected) in [(&first, 0..1), (&second, 0..0)] {
+        let (follower, stop) = (Follower::new(2, false), Stop::new());
+        thread::scope(|scope| {
+            scope.spawn(|| follower.follow(address, &stop, Duration::ZERO));
+            let connection = forward(between.accept().unwrap().0, &first);
+            wait_until(|| follower.offsets(key) == (0..1));
+            connection.shutdown(Shutdown::Both).unwrap();
+            let again = between.accept().unwrap().0;
+            assert!(again.peek(&mut [0]).is_ok()); // it asks whom it has found
+            stop.raise();
+            forward(again, next);
+        });
+        assert_eq!(follower.offsets(key), expected);
+    }
+    first.shutdown();
+    second.shutdown();
 }
 
 #[test]
