@@ -26,9 +26,9 @@ pub(crate) const FETCH_BYTES_MAX: usize = 1 << 20;
 pub(crate) const LONG_POLL_MAX: Duration = Duration::from_secs(300);
 
 /// A fetch that waits for `min_bytes` over all its partitions together. It is checked when one of
-/// them has something new (the high watermark, for a follower the log end, has advanced), and
-/// expires after `max_wait_ms`, at most [`LONG_POLL_MAX`]. However it ends, it is answered with
-/// what there is.
+/// them has something new (the high watermark, for a follower the log end, has advanced), a
+/// consumer's also when records were deleted by request, and expires after `max_wait_ms`, at most
+/// [`LONG_POLL_MAX`]. However it ends, it is answered with what there is.
 pub(crate) struct DelayedFetch {
     request: FetchRequest,
     topics: Arc<Topics>,

@@ -225,6 +225,9 @@ impl ReplicaManager {
     ) -> Result<(Arc<Partition>, i64), ResponseError> {
         let partition = self.topics.partition(topic, index)?;
         let deleted = partition.delete_records(offset)?;
+        // A consumer's fetch from below the log start waits for nothing any more.
+        let key = WatchKey::HighWatermark(partition.key.clone());
+        self.fetches.check_and_complete(&key);
         self.signal_advance(&partition, deleted.advanced);
         Ok((partition, deleted.required_offset))
     }

@@ -152,6 +152,18 @@ fn error_in_one_partition_is_answered_at_once() {
 }
 
 #[test]
+fn fetch_of_records_that_are_deleted_is_answered_at_once() {
+    let broker = Fixture::new(&[]);
+    broker.append_replicated();
+    broker.append_replicated();
+    let [below, above] = [0, 1].map(|from| consume(&broker, 1000, &[(0, from)]));
+    broker.ask(&delete_records(&[(0, 1)]));
+    let code = partitions(&below).unwrap()[0].error_code;
+    assert_eq!(code, ResponseError::OffsetOutOfRange.code());
+    assert_eq!(read(&above), None);
+}
+
+#[test]
 fn response_is_bounded_but_has_the_first_batch() {
     let broker = Fixture::new(&[]);
     for _ in 0..5 {
