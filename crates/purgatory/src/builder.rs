@@ -65,9 +65,9 @@ impl<F: Form> Builder<F> {
         self
     }
 
-    /// Runs expiry callbacks, rechecks, last checks and queue overflow on `executor` instead of the
-    /// timer's executor. Queue overflow is all callbacks beyond the first 1024 that are queued
-    /// behind one call.
+    /// Runs callbacks of expiries and of a shutdown, rechecks, last checks and queue overflow on
+    /// `executor` instead of the timer's executor. Queue overflow is all callbacks beyond the first
+    /// 1024 that are queued behind one call.
     ///
     /// [`Workers`](timer_core::Workers) is an executor. [`execute`](Executor::execute) is called
     /// with nothing locked. A panic in it is contained, and a job that it drops runs on the
@@ -156,8 +156,8 @@ impl<K: WatchKey, O: DelayedOperation> Builder<Purgatory<K, O>> {
     /// Runs every callback on the executor: the timer's, or the purgatory's own. Use it when
     /// callbacks are too slow for the threads that signal keys.
     ///
-    /// By default only expiry callbacks run there; the others run on the thread that completed or
-    /// cancelled the operation. Costs one hand-over for each callback.
+    /// By default only callbacks of expiries and of a shutdown run there; the others run on the thread
+    /// that completed or cancelled the operation. Costs one hand-over for each callback.
     pub fn callbacks_on_executor(mut self) -> Self {
         self.own.callbacks_on_executor = true;
         self

@@ -128,12 +128,11 @@ pub trait DelayedOperation: Send + 'static {
     /// Receives the outcome, exactly once. The operation is out of every list by then.
     ///
     /// Runs on the thread that completed or cancelled the operation. Runs on the executor after a
-    /// timeout, or [always](crate::Builder::callbacks_on_executor). It may park, signal keys and
-    /// cancel.
+    /// timeout or a shutdown, or [always](crate::Builder::callbacks_on_executor). It may park, signal
+    /// keys and cancel.
     ///
-    /// On expiry this runs on a timer worker, where `tokio::spawn` panics. Store a `Handle` of the
-    /// runtime in the operation and spawn on it; or make that handle the executor (feature
-    /// `tokio`).
+    /// The executor is a timer worker, where `tokio::spawn` panics. Store a `Handle` of the runtime
+    /// in the operation and spawn on it; or make that handle the executor (feature `tokio`).
     ///
     /// # Panics
     /// A panic is contained and counted.

@@ -69,7 +69,7 @@ pub struct Stats {
     pub refused_too_heavy: u64,
     /// Callbacks and last checks that were handed to the executor and have not begun; a sweep of
     /// [rechecks](crate::Builder::recheck_every) counts as one.
-    /// Callbacks are those of expired operations, or all
+    /// Callbacks are those of expiries and of a shutdown, or all
     /// ([`callbacks_on_executor`](crate::Builder::callbacks_on_executor)). Callbacks beyond the
     /// first 1024 that were queued behind one call do not count.
     pub callbacks_waiting: u64,

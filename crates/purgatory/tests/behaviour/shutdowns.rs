@@ -275,3 +275,36 @@ fn a_shutdown_inside_a_callback_of_one_counts_that_callback() {
     assert_eq!(waits.shutdown(MINUTE), 0);
     assert_eq!(*left.lock().unwrap(), [1, 2, 1]);
 }
+
+/// A cancel calls back where it is made; a shutdown leaves that, as an expiry does.
+#[test]
+fn callbacks_and_wakers_of_a_shutdown_run_on_executor() {
+    let timer = system_timer(|builder| builder.name("end"));
+    let waits: Purgatory<u64> = Purgatory::on(&timer, "waits").unwrap();
+    let values: Watermarks<u64> = Watermarks::on(&timer, "values").unwrap();
+    let (send, told) = mpsc::channel();
+    let tells = || {
+        let send = send.clone();
+        move || _ = send.send(thread::current().name().map(str::to_owned))
+    };
+    let park = || {
+        let tell = tells();
+        waits.park(when(|| false, move |_| tell()), &[1], NEVER)
+    };
+    assert_eq!(waits.cancel(park(), "over"), ReachResult::Reached(()));
+    assert_eq!(
+        told.try_recv().unwrap().as_deref(),
+        thread::current().name()
+    );
+
+    park();
+    let mut wait = values.wait_for(&1, 1, NEVER);
+    assert!(poll_by(&mut wait, &waker(tells())).is_pending());
+    assert_eq!(waits.shutdown(Duration::MAX), 0);
+    assert_eq!(values.waits().shutdown(Duration::MAX), 0);
+    let on_worker = Some("end-worker-0".to_owned());
+    assert_eq!(
+        told.try_iter().collect::<Vec<_>>(),
+        [on_worker.clone(), on_worker]
+    );
+}
