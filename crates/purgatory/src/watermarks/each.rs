@@ -72,21 +72,19 @@ impl<K: WatchKey> Each<K> {
         Tells::Each(cell, number as u32)
     }
 
-    /// Adds a part that was parked.
-    pub(crate) fn parked(&self, handle: TimerHandle) {
-        self.state.lock().parked.push(handle);
+    /// Adds a part that was parked. Returns true if the whole has ended.
+    pub(crate) fn parked(&self, handle: TimerHandle) -> bool {
+        let mut state = self.state.lock();
+        state.parked.push(handle);
+        state.is_over()
     }
 
-    /// Returns true once it has ended.
-    pub(crate) fn is_over(&self) -> bool {
-        self.state.lock().is_over()
-    }
-
-    /// Records the end of a part, which comes once. O(1), but for the last.
-    pub(crate) fn record(&self, number: usize, result: Result<u64, WaitError>) {
+    /// Records the end of a part, which comes once. Returns true if the whole has ended. O(1), but for
+    /// the last.
+    pub(crate) fn record(&self, number: usize, result: Result<u64, WaitError>) -> bool {
         let mut state = self.state.lock();
         if state.is_over() {
-            return;
+            return true;
         }
         match result {
             Ok(value) => {
@@ -96,12 +94,13 @@ impl<K: WatchKey> Each<K> {
             Err(error) => state.error = Some(error),
         }
         if !state.is_over() {
-            return;
+            return false;
         }
         let waker = state.waker.take();
         drop(state);
         self.give_up();
         self.table.wake(waker);
+        true
     }
 
     /// Returns its result once it has ended, and gives the other parts up.

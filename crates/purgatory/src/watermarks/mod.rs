@@ -685,14 +685,15 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         // 2. A part for each key, until one has ended the whole. The first that is parked names it.
         let mut first = None;
         for (number, (key, threshold)) in watermarks.iter().enumerate() {
-            match table.wait(key, None, rank(*threshold), timeout, cell.part(number)) {
+            let part = cell.part(number);
+            let is_over = match table.wait(key, None, rank(*threshold), timeout, part) {
                 Ok(handle) => {
                     first.get_or_insert(handle);
-                    cell.parked(handle);
+                    cell.parked(handle)
                 }
                 Err((at_once, _part)) => cell.record(number, at_once),
-            }
-            if cell.is_over() {
+            };
+            if is_over {
                 break;
             }
         }
