@@ -113,7 +113,7 @@
 //! - `tokio`: a runtime's `Handle` is an [executor][executor], for callbacks inside it; and [a
 //!   timer][timer] on its clock.
 //! - `tracing`: events for operations that are not parked (debug), checks and callbacks that panic
-//!   (error), callbacks that run for 100 ms or longer, missed events and, in debug builds, checks
+//!   (error), callbacks that keep the executor for 100 ms, missed events and, in debug builds, checks
 //!   that take more than a second (warn), and shutdown (info).
 //!
 #![cfg_attr(feature = "metrics", doc = "[publish]: Purgatory::publish")]

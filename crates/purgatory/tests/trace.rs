@@ -91,6 +91,19 @@ fn slow_callbacks_are_reported_and_quick_ones_not() {
     assert_eq!(lines, [slow]);
 }
 
+/// Its thread is the caller's.
+#[test]
+fn slow_callback_of_an_event_is_not_reported() {
+    let lines = told(|timer, purgatory| {
+        let (passing, probe) = (timer.clone(), Probe::new());
+        let then = move |_| passing.pass(SECOND);
+        park(purgatory, probe.operation().then(then), MINUTE);
+        probe.make_ready();
+        assert_eq!(purgatory.check_and_complete(&"k"), 1);
+    });
+    assert!(lines.is_empty(), "{lines:?}");
+}
+
 #[test]
 fn missed_event_is_reported() {
     let lines = told(|_, _| {
