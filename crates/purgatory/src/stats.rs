@@ -52,8 +52,8 @@ pub struct Stats {
     /// [recheck](crate::Builder::recheck_every) or a
     /// [last check](crate::Builder::check_at_expiry).
     pub missed_events: u64,
-    /// Events: keys signalled and watermarks advanced, including those of keys without waiters, and
-    /// advances to less than the value.
+    /// Events: keys signalled, watermarks advanced and epochs begun, including those of keys without
+    /// waiters, and advances to less than the value, but no report that leaves a group's as it is.
     pub events: u64,
     /// Operations handed back because they had no key.
     ///
@@ -61,7 +61,7 @@ pub struct Stats {
     /// [`AlreadyExpected`](WaitError::AlreadyExpected),
     /// [`ScopeClosed`](WaitError::ScopeClosed), and a key that is in another epoch or closed.
     pub refused_no_keys: u64,
-    /// Operations handed back after shutdown.
+    /// Operations handed back after shutdown, and requests for permits that were closed.
     pub refused_closed: u64,
     /// Operations handed back because too many were parked.
     pub refused_full: u64,
@@ -149,7 +149,7 @@ pub struct Snapshot<K> {
     /// The operations under check, longest known check first. A check that never returns shows up
     /// here, and its operation cannot expire. So does a last check that waits for the executor.
     pub under_check: Vec<Parked<K>>,
-    /// The times that operations waited, since the first snapshot or the first
+    /// The times that operations waited, since the first snapshot, `publish` or
     /// [`times`](crate::Purgatory::times).
     pub times: Times,
 }

@@ -130,6 +130,32 @@ fn forms_count_events_delays_and_ends_at_once() {
 }
 
 #[test]
+fn events_are_changes_and_refusals_are_none() {
+    let (timer, waits, values) = watermarks_with::<u32>(|builder| builder.keys_max(1));
+    values.advance(&1, 5).unwrap();
+    values.advance(&1, 3).unwrap(); // less
+    values.begin_epoch(&1, 1, 4).unwrap();
+    assert_eq!(waits.stats().events, 3);
+    values.advance(&2, 3).unwrap_err();
+    values.advance_in(&1, 7, 9).unwrap_err();
+    values.close(&1, "closed");
+    values.advance(&1, 9).unwrap_err();
+    assert_eq!(waits.stats().events, 3);
+
+    let sets = ReplicaSets::on(&timer, "sets").unwrap();
+    sets.set(&1, 1, [("a", 1), ("b", 1)], Rule::all()).unwrap();
+    sets.report(&1, &"a", 9).unwrap(); // the other one holds it
+    assert_eq!(sets.waits().stats().events, 1);
+    sets.report(&1, &"b", 9).unwrap();
+    assert_eq!(sets.waits().stats().events, 2);
+
+    let permits = Permits::on(&timer, "permits", 1).unwrap();
+    permits.close();
+    drop(permits.acquire(1, SECOND));
+    assert_eq!(permits.waits().stats().refused_closed, 1);
+}
+
+#[test]
 fn ages_and_times_are_those_of_each_wait() {
     let (timer, waits, values) = watermarks::<u32>();
     waits.times(); // timed from here on
