@@ -35,7 +35,7 @@ pub struct TimerStats {
     pub turns: TimeHistogram,
 }
 
-/// A histogram of durations, from 10 µs to 10 minutes in steps of 2 to 2.5, and their exact sum.
+/// A histogram of durations, from 10 µs to 10 minutes in steps of 2 to 3, and their exact sum.
 /// Recording is O(log buckets) and allocates nothing.
 ///
 /// ```

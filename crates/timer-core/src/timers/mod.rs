@@ -51,7 +51,7 @@ pub enum BuildError {
     Shards(usize),
     /// The timer, or the runtime that it is on, has been shut down.
     Closed,
-    /// The shared timer was built before this process was forked, and has no thread in it.
+    /// The timer was built before this process was forked, and has no thread in it.
     Forked,
     /// The tokio runtime of the timer was built without time (`enable_time`). tokio panics then;
     /// the panic is contained, but the program's panic hook sees it.

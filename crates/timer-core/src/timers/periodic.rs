@@ -127,7 +127,7 @@ impl Periodic {
 
     /// Cancels the task: no run begins after this returns. A run that began before goes on, even if
     /// it has not called the task yet; [`cancel_and_wait`](Self::cancel_and_wait) waits for it.
-    /// Called inside the task, it makes this run the last. Returns false if it was over already.
+    /// Called inside the task, it makes this run the last. Returns false if it was cancelled already.
     pub fn cancel(&self) -> bool {
         let mut state = self.shared.state.lock();
         let was_over = std::mem::replace(&mut state.over, true);

@@ -219,6 +219,10 @@ fn a_periodic_task_is_over_with_its_timer() {
     assert!(!beats[0].is_active() && left.unfired.len() == 1);
     drop(dropped);
     assert!(!beats[1].is_active());
+    // No call had cancelled it: what the shutdown handed back does nothing any more.
+    for beat in beats {
+        assert!(beat.cancel() && !beat.cancel());
+    }
 }
 
 /// As that of any task; a cancel still keeps it from that.
