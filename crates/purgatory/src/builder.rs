@@ -238,8 +238,8 @@ impl<K: WatchKey, O: DelayedOperation> Builder<Purgatory<K, O>> {
     /// [`next_event`](Purgatory::next_event) have no condition and so no rechecks.
     ///
     /// Costs operations that end earlier next to nothing: each sweep looks at them. Otherwise a check
-    /// each time, a share of two locks, and 12 bytes for each operation of a shard while that is
-    /// swept (with a [`ManualTimer`](timer_core::ManualTimer), of all shards).
+    /// each time, a share of two locks, and 12 to 24 bytes for each operation of a shard while that
+    /// is swept (with a [`ManualTimer`](timer_core::ManualTimer), of all shards).
     ///
     /// ```
     /// use std::{sync::{Arc, atomic::{AtomicBool, Ordering::SeqCst}}, time::Duration};
@@ -295,7 +295,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         Self::builder(name).build()
     }
 
-    /// Makes a purgatory on `timer`, as [`new`](Self::new) does on the shared one. O(shards).
+    /// Makes a purgatory on `timer`, as [`new`](Self::new) does on the shared one. O(1).
     ///
     /// ```
     /// use purgatory::timer_core::ManualTimer;

@@ -152,7 +152,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
         Ok(Monitor::over(purgatory, state))
     }
 
-    /// Makes a monitor of this state on `timer`, as [`new`](Self::new) does on the shared one. O(shards).
+    /// Makes a monitor of this state on `timer`, as [`new`](Self::new) does on the shared one. O(1).
     ///
     /// ```
     /// use purgatory::timer_core::ManualTimer;

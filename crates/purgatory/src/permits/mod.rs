@@ -122,7 +122,7 @@ impl Permits {
         Permits::builder(name).limit(limit).build()
     }
 
-    /// Makes `limit` permits on `timer`, as [`new`](Self::new) does on the shared one. O(shards).
+    /// Makes `limit` permits on `timer`, as [`new`](Self::new) does on the shared one. O(1).
     ///
     /// ```
     /// use purgatory::timer_core::ManualTimer;
@@ -512,7 +512,7 @@ impl<K: WatchKey> Permits<K> {
     }
 
     /// Returns the waits, for metrics and snapshots, to cancel waits, or to
-    /// [shut down](Waits::shutdown). Leases that are held are no waits. O(1), one allocation.
+    /// [shut down](Waits::shutdown). Leases that are held are no waits. O(1).
     ///
     /// ```
     /// use std::time::Duration;

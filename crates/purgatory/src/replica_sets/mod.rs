@@ -95,7 +95,7 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static> ReplicaSets<G, M> {
         Self::builder(name).build()
     }
 
-    /// Makes `ReplicaSets` on `timer`, as [`new`](Self::new) does on the shared one. O(shards).
+    /// Makes `ReplicaSets` on `timer`, as [`new`](Self::new) does on the shared one. O(1).
     ///
     /// ```
     /// use purgatory::timer_core::ManualTimer;
@@ -588,7 +588,7 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     }
 
     /// Returns the waits, for metrics and snapshots, to cancel some, or to
-    /// [shut down](Waits::shutdown). O(1), one allocation.
+    /// [shut down](Waits::shutdown). O(1).
     pub fn waits(&self) -> Waits<G> {
         self.handle.waits()
     }

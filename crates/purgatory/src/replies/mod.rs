@@ -77,7 +77,7 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
         Self::builder(name).build()
     }
 
-    /// Makes `Replies` on `timer`, as [`new`](Self::new) does on the shared one. O(shards).
+    /// Makes `Replies` on `timer`, as [`new`](Self::new) does on the shared one. O(1).
     ///
     /// ```
     /// use purgatory::timer_core::ManualTimer;
@@ -270,7 +270,7 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     }
 
     /// Returns the requests that wait, for metrics, snapshots and the
-    /// [shutdown](Waits::shutdown). O(1), one allocation.
+    /// [shutdown](Waits::shutdown). O(1).
     pub fn waits(&self) -> Waits<K> {
         self.handle.waits()
     }

@@ -93,7 +93,7 @@ impl<V: Send + 'static> ReplyScope<V> {
     }
 
     /// Makes the first scope of a client on `timer`, as [`new`](Self::new) does on the shared one.
-    /// O(shards).
+    /// O(1).
     ///
     /// ```
     /// use purgatory::timer_core::ManualTimer;
@@ -470,7 +470,7 @@ impl<V: Send + 'static> ReplyScope<V> {
     }
 
     /// Returns the requests that wait, those of all scopes of the client, for metrics, snapshots and
-    /// the [shutdown](Waits::shutdown). O(1), one allocation.
+    /// the [shutdown](Waits::shutdown). O(1).
     ///
     /// A request is named by the number of its scope, from 0, in the order in which they were made,
     /// and its number in that scope, from 1.

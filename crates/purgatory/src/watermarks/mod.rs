@@ -85,7 +85,7 @@ impl<K: WatchKey> Watermarks<K> {
         Self::builder(name).build()
     }
 
-    /// Makes `Watermarks` on `timer`, as [`new`](Self::new) does on the shared one. O(shards).
+    /// Makes `Watermarks` on `timer`, as [`new`](Self::new) does on the shared one. O(1).
     ///
     /// ```
     /// use purgatory::timer_core::ManualTimer;
@@ -174,7 +174,7 @@ impl<K: WatchKey> Builder<Watermarks<K>> {
 /// Values.
 impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     /// Returns the waits, for metrics and snapshots, to cancel some, or to
-    /// [shut down](Waits::shutdown). O(1), one allocation.
+    /// [shut down](Waits::shutdown). O(1).
     pub fn waits(&self) -> Waits<K> {
         self.handle.waits()
     }

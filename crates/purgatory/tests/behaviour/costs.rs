@@ -95,6 +95,13 @@ fn a_wait_that_ends_at_once_takes_no_allocation() {
     assert_eq!(over(&mut expired), Err(WaitError::Expired));
 }
 
+/// All handles share what keeps the form open.
+#[test]
+fn a_handle_of_the_waits_takes_no_allocation() {
+    let (_timer, _waits, values) = watermarks::<u64>();
+    assert_eq!(a_hundred_more(|| drop(values.waits())).count_total, 0);
+}
+
 /// The walk that an event for one breaks off is forgotten.
 #[test]
 fn signals_for_one_leave_nothing_behind() {

@@ -94,8 +94,8 @@ const BATCH: usize = 64;
 /// [`insert`](Self::insert), [`reset`](Self::reset): a clock read and a place on the wheel, O(1)
 /// for common timeouts. [`remove`](Self::remove): O(1). None locks anything, except that a value
 /// due before all others moves the owner's wake-up, under the lock of one shard of the timer. A
-/// queue in which nothing is due wakes no thread. A value costs about 26 bytes beside itself; a
-/// polled queue takes one place on the timer ([`Timer::sleepers`] counts it).
+/// queue in which nothing is due wakes no thread. A value costs about 26 bytes beside an
+/// `Option` of it; a polled queue takes one place on the timer ([`Timer::sleepers`] counts it).
 ///
 /// # Where your code runs
 /// Wakers are called as those of a [`Sleep`] are: by the timer's executor, with nothing locked. One

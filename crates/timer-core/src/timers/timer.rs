@@ -288,8 +288,7 @@ impl Timer {
     }
 
     /// Makes a timer for tasks of one type, each run by `handler`. A task needs no box, and a
-    /// pending one can be reached by its handle. After shutdown each task is refused. O(shards):
-    /// each gets a wheel.
+    /// pending one can be reached by its handle. After shutdown each task is refused. O(1).
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};

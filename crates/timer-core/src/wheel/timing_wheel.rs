@@ -45,7 +45,8 @@ use crate::wheel::{
 /// ```
 ///
 /// Insert and reschedule cost O(levels), at most 11 for the default size and 3 for a delay under
-/// four minutes at 1 ms; cancel is O(1). A pending task costs about 26 bytes beside itself.
+/// four minutes at 1 ms; cancel is O(1). A pending task costs about 26 bytes beside an `Option`
+/// of it.
 ///
 /// Source: G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels*, SOSP 1987; the
 /// sliding rule by which a deadline picks its level is Kafka's.

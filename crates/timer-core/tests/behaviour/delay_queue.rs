@@ -564,3 +564,17 @@ fn a_timer_that_is_shut_down_begins_no_period() {
     graced.timer.shutdown(Duration::MAX);
     assert_eq!(graced.values_after_pause(HOUR), ["due"]);
 }
+
+/// A number has no value that an `Option` could take for its `None`.
+#[test]
+fn a_value_takes_26_bytes_beside_an_option_of_it() {
+    fn beside<T>(value: impl Fn(u64) -> T) -> f64 {
+        let mut queue = DelayQueue::new(&ManualTimer::new());
+        let fill = || (0..10_000).for_each(|number| _ = queue.insert(value(number), HOUR));
+        let bytes = allocation_counter::measure(fill).bytes_current;
+        bytes as f64 / 10_000.0 - size_of::<Option<T>>() as f64
+    }
+    for beside in [beside(|number| number), beside(|_| "a word")] {
+        assert!((25.0..26.5).contains(&beside), "{beside}");
+    }
+}
