@@ -108,3 +108,22 @@ fn a_timers_panic_hook_hears_of_checks_and_callbacks() {
     values.advance(&1, 1).unwrap();
     assert_eq!(*heard.lock().unwrap(), ["check", "callback", "value"]);
 }
+
+/// An operation has its place until its callback begins, a wait of another form until it ends.
+#[test]
+fn late_callbacks_of_a_purgatory_alone_take_places() {
+    let (timer, later) = (ManualTimer::new(), Later::default());
+    let builder = Purgatory::builder("few").timer(&timer).max_parked(1);
+    let waits: Purgatory<u32> = builder.executor(later.clone()).build().unwrap();
+    let builder = Watermarks::builder("few").timer(&timer).max_parked(1);
+    let values: Watermarks<u32> = builder.executor(later.clone()).build().unwrap();
+    waits.park(never(), &[1], MS);
+    values.park(&1, 1, MS, drop).unwrap();
+    timer.advance(MS);
+    assert_eq!(later.len(), 2);
+    let full = WaitError::Full { limit: 1 };
+    assert_eq!(refused(&waits, never(), &[1]).0, full);
+    values.park(&1, 1, MS, drop).unwrap();
+    later.run();
+    waits.park(never(), &[1], MS);
+}
