@@ -17,8 +17,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Checks the operation and, if it must wait, parks it under each key of `watches`.
     ///
     /// The operation then waits until an event of one of its keys completes it, its timeout fires,
-    /// or it is cancelled. The check runs here once, and again for each event that comes before the
-    /// operation is parked. The callback may have run before this returns.
+    /// or it is cancelled. The check runs here once, and again if events come before the operation is
+    /// parked. The callback may have run before this returns.
     ///
     /// Returns the id of an operation that is parked, and may end a moment later. Returns `None` for
     /// one that has ended: its callback has the outcome, or is about to.
@@ -27,7 +27,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///   keys count once.
     /// - `timeout`: a `Duration` from now, or a [`Timeout`].
     ///
-    /// O(k) for k keys; O(k log k) for more than 8.
+    /// O(k) for k keys.
     ///
     /// ```
     /// use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}, mpsc}, time::Duration};
