@@ -152,8 +152,8 @@ impl<T: Send + 'static> TaskTimer<T> {
         reach.take().map(|reach| reach(task))
     }
 
-    /// Reschedules a pending task to `delay` from now, earlier or later; it keeps its handle, and
-    /// nothing is allocated. Returns false if it is no longer pending. O(1).
+    /// Reschedules a pending task to `delay` from now, earlier or later; it keeps its handle and its
+    /// memory. Returns false if it is no longer pending. O(1).
     pub fn reschedule(&self, handle: TimerHandle, delay: Duration) -> bool {
         self.reschedule_at(handle, self.tasks.driver.ticks_after(delay))
     }

@@ -222,8 +222,8 @@ impl Timer {
         self.inner.tasks().cancel(handle).is_some()
     }
 
-    /// Reschedules a pending task to `delay` from now, earlier or later; it keeps its handle, and
-    /// nothing is allocated. Returns false if it is no longer pending. O(1).
+    /// Reschedules a pending task to `delay` from now, earlier or later; it keeps its handle and its
+    /// memory. Returns false if it is no longer pending. O(1).
     pub fn reschedule(&self, handle: TimerHandle, delay: Duration) -> bool {
         self.inner.tasks().reschedule(handle, delay)
     }
