@@ -66,8 +66,8 @@ impl<F: Form> Builder<F> {
     }
 
     /// Runs callbacks of expiries and of a shutdown, rechecks, last checks and queue overflow on
-    /// `executor` instead of the timer's executor. Queue overflow is all callbacks beyond the first
-    /// 1024 that are queued behind one call.
+    /// `executor` instead of the timer's executor. Queue overflow is all callbacks and events beyond
+    /// the first 1024 that are queued behind one call.
     ///
     /// [`Workers`](timer_core::Workers) is an executor. [`execute`](Executor::execute) is called
     /// with nothing locked. A panic in it is contained, and a job that it drops runs on the

@@ -26,6 +26,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.release(call, &mut ended.to_release);
         let completed = usize::from(matches!(ended.outcome, Outcome::Completed));
         if self.engine.rules.callbacks_on_executor || matches!(ended.outcome, Outcome::Expired) {
+            self.release_key(call, &mut ended.to_release);
             self.call_back_on_executor(ended);
         } else {
             self.call_back_in(call, ended);
@@ -71,13 +72,22 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         completed
     }
 
-    /// Takes an ended operation out of the watch lists it is still on.
+    /// Takes an ended operation out of the watch lists it is still on. Inside another call its first
+    /// key goes with the callback, as one piece of work.
     #[inline]
     pub(crate) fn release(self: &Arc<Self>, call: &Call<'_>, to_release: &mut ToRelease<K>) {
         // Most operations have one key, so no secondary watch.
         if to_release.last_secondary.is_some() {
             self.release_all_secondaries(call, &mut to_release.last_secondary);
         }
+        if !call.is_nested() {
+            self.release_key(call, to_release);
+        }
+    }
+
+    /// Drops the first key of an operation that is not called back on this thread.
+    #[inline]
+    pub(crate) fn release_key(self: &Arc<Self>, call: &Call<'_>, to_release: &mut ToRelease<K>) {
         if let Some(key) = to_release.emptied_key.take() {
             self.drop_key_in(call, key);
         }

@@ -61,7 +61,9 @@ impl<K: WatchKey, O: DelayedOperation> Drop for Arriving<'_, K, O> {
         let withdrawn = self.core.first_shard_of(self.handle).withdraw(self.handle);
         let mut to_release = withdrawn.unwrap_or_else(ToRelease::nothing);
         to_release.last_secondary = self.last_secondary;
-        self.core.release(&self.core.frame.enter(), &mut to_release);
+        let call = self.core.frame.enter();
+        self.core.release(&call, &mut to_release);
+        self.core.release_key(&call, &mut to_release);
     }
 }
 

@@ -344,7 +344,10 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Releases the watches and the place of an operation that was taken out.
     fn hand_out(&self, mut to_release: ToRelease<K>) {
         let table = &self.handle.table;
-        table.release(&table.frame.enter(), &mut to_release);
+        let call = table.frame.enter();
+        table.release(&call, &mut to_release);
+        table.release_key(&call, &mut to_release);
+        drop(call);
         table.return_place();
     }
 }

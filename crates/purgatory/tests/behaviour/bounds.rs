@@ -40,6 +40,25 @@ fn many_waits_of_a_key_end_in_several_lock_holds() {
     }
 }
 
+/// One call runs 1024 that are queued behind it: the key of an operation takes no place of a callback.
+#[test]
+fn callbacks_stay_in_a_call_that_has_room_for_them_whatever_their_keys() {
+    let later = Later::default();
+    let (_timer, purgatory): (_, Purgatory<String>) =
+        by_hand_with(|builder| builder.executor(later.clone()));
+    let ran = Arc::new(AtomicUsize::new(0));
+    for number in 0..1000 {
+        let ran = ran.clone();
+        let counts = when(|| false, move |_| _ = ran.fetch_add(1, Relaxed));
+        purgatory.park(counts, &[number.to_string()], NEVER);
+    }
+    let inside = purgatory.clone();
+    let cancels = when(|| false, move |_| _ = inside.cancel_all("over"));
+    purgatory.park(cancels, &["first".to_owned()], NEVER);
+    assert_eq!(purgatory.complete_for_key("first"), 1);
+    assert_eq!((ran.load(Relaxed), later.len()), (1000, 0));
+}
+
 /// A clock that a test sets. It does not keep step with a sleep.
 #[derive(Clone, Debug, Default)]
 struct Set(Arc<AtomicU64>);
