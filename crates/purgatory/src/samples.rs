@@ -73,21 +73,26 @@ pub(crate) fn present(stats: &Stats, key_count: usize, max_parked: Option<u64>) 
 
 /// The gauge of the oldest operation's age.
 pub(crate) fn oldest_age(age_ns: u64) -> Sample {
-    Sample::largest(
+    longest(
         "purgatory_oldest_age_seconds",
         "How long the oldest operation has been parked, or 0 when none is.",
-        age_ns as f64 / 1e9,
+        age_ns,
     )
 }
 
 /// The gauge of the longest check.
 pub(crate) fn longest_check(age_ns: u64) -> Sample {
-    Sample::largest(
+    longest(
         "purgatory_longest_check_seconds",
         "How long the longest check has been under way, from the first scrape that found it. A last \
          check is from the moment its operation's time is up.",
-        age_ns as f64 / 1e9,
+        age_ns,
     )
+}
+
+/// A gauge in seconds. Of those of several sources the largest is shown.
+fn longest(metric: &'static str, help: &'static str, age_ns: u64) -> Sample {
+    Sample::largest(metric, help, age_ns as f64 / 1e9)
 }
 
 /// The gauges of labels.
@@ -168,22 +173,20 @@ fn endings(stats: &Stats) -> Vec<Sample> {
             ("cancelled", stats.cancelled),
         ],
     );
+    let mut reasons = vec![
+        ("future_dropped", stats.cancelled_by_future_drop),
+        ("shutdown", stats.cancelled_by_shutdown),
+        ("dropped", stats.cancelled_by_drop),
+        ("panicked", stats.cancelled_by_panic),
+    ];
     // The others were cancelled on request.
-    let by_itself = stats.cancelled_by_future_drop
-        + stats.cancelled_by_shutdown
-        + stats.cancelled_by_drop
-        + stats.cancelled_by_panic;
+    let by_itself: u64 = reasons.iter().map(|&(_, count)| count).sum();
+    reasons.push(("requested", stats.cancelled - by_itself));
     add(
         "purgatory_cancelled_total",
         "Parked operations that were cancelled, by reason.",
         "reason",
-        &[
-            ("future_dropped", stats.cancelled_by_future_drop),
-            ("shutdown", stats.cancelled_by_shutdown),
-            ("dropped", stats.cancelled_by_drop),
-            ("panicked", stats.cancelled_by_panic),
-            ("requested", stats.cancelled - by_itself),
-        ],
+        &reasons,
     );
     add(
         "purgatory_refused_total",

@@ -613,7 +613,10 @@ fn expired_and_cancelled_waits_are_published_in_detail() {
         timer.publish();
     });
     let second = recorder();
-    metrics::with_local_recorder(&second, || timer.publish());
+    metrics::with_local_recorder(&second, || {
+        purgatory.publish();
+        ends.waits().publish();
+    });
     park();
     drop((purgatory, ends));
     for recorder in [&first, &second] {
