@@ -59,6 +59,29 @@ fn callbacks_stay_in_a_call_that_has_room_for_them_whatever_their_keys() {
     assert_eq!((ran.load(Relaxed), later.len()), (1000, 0));
 }
 
+/// An event checks its waiters in steps. In the first of them another walk of the shard breaks off,
+/// and the waiters of the next steps leave.
+#[test]
+fn an_event_in_steps_reaches_the_last_waiter() {
+    let (_timer, waits): (_, Purgatory<u32>) = by_hand_with(|builder| builder.shards(1));
+    let (inside, mut is_parked) = (waits.clone(), false);
+    let check = move || {
+        if mem::replace(&mut is_parked, true) {
+            on_another_thread(|| assert!(inside.check_and_complete_one(&2)));
+            inside.cancel_for_key(&3, "gone");
+        }
+        false
+    };
+    waits.park(when(check, drop), &[3, 1], NEVER);
+    for _ in 0..MANY {
+        waits.park(never(), &[3, 1], NEVER);
+    }
+    let mut last = waits.next_event(&[4, 1], NEVER);
+    let _others = [(); 2].map(|()| waits.next_event(&[2], NEVER));
+    assert_eq!(waits.check_and_complete(&1), 1);
+    assert_eq!((over(&mut last), waits.len()), (Ok(()), 1));
+}
+
 /// A clock that a test sets. It does not keep step with a sleep.
 #[derive(Clone, Debug, Default)]
 struct Set(Arc<AtomicU64>);
