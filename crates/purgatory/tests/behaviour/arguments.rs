@@ -83,6 +83,7 @@ fn an_argument_is_a_plain_event_by_default() {
 
     let (_timer, waits): (_, Waiting) = waiting();
     let probe = Probe::parked(&waits, &["a"], NEVER);
+    assert_eq!(waits.check_and_complete_with(&"a", &1_u8), 0);
     probe.make_ready();
     assert_eq!(waits.check_and_complete_with(&"a", &1_u8), 1);
 }

@@ -35,6 +35,7 @@ fn keys_whose_values_were_removed_leave_nothing() {
         }
         for key in 0..MANY {
             values.remove(&key);
+            drop(values.wanted(&key, MINUTE));
         }
     });
 }
@@ -57,6 +58,7 @@ fn callbacks_that_ended_leave_nothing() {
             for threshold in 1..=MANY {
                 values.park(&1, threshold, MINUTE, drop).unwrap();
             }
+            assert!(!waits.is_empty());
             end();
         });
         assert!(waits.is_empty());

@@ -122,6 +122,7 @@ fn a_refill_lends_to_the_limit_until_the_next_one() {
         over(&mut permits.acquire(2, MINUTE)).unwrap_err(),
         too_heavy
     );
+    assert_eq!(permits.waits().stats().refused_too_heavy, 2);
     // All of them can be removed, and a new limit is its own.
     permits.refill(5);
     assert_eq!(permits.remove(5), 5);
