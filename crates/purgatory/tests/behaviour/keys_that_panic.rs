@@ -275,3 +275,19 @@ fn a_key_that_panics_as_it_is_dropped_harms_no_other_operation() {
         }
     }
 }
+
+#[test]
+fn a_key_that_panics_as_its_request_is_answered_is_contained() {
+    let replies: Replies<Undroppable, u8> = Replies::on(&ManualTimer::new(), "test").unwrap();
+    let armed = Arc::new(AtomicBool::new(false));
+    let key = || Undroppable(2, armed.clone());
+    let mut reply = replies.expect(key(), MINUTE).unwrap();
+    let asked = key();
+    armed.store(true, SeqCst);
+    assert_eq!(replies.deliver(&asked, 7), Ok(()));
+    armed.store(false, SeqCst);
+    assert_eq!(
+        (over(&mut reply), replies.waits().stats().panics),
+        (Ok(7), 1)
+    );
+}
