@@ -85,7 +85,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Drops the first key of an operation that is not called back on this thread.
+    /// Drops the first key of an operation, unless that has gone: one that is not called back on this
+    /// thread has no callback with which it goes.
     #[inline]
     pub(crate) fn release_key(self: &Arc<Self>, call: &Call<'_>, to_release: &mut ToRelease<K>) {
         if let Some(key) = to_release.emptied_key.take() {

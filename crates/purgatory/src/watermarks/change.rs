@@ -361,10 +361,9 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         record: u32,
         outcome: &Outcome,
         limit: usize,
-        now_ns: EndedAt,
+        mut now_ns: EndedAt,
     ) -> usize {
         let mut ended = 0;
-        let mut now_ns = now_ns;
         loop {
             // 1. Take some off the key. If there are more, its record is told by its serial from
             //    those that may have its number then.
@@ -402,8 +401,8 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
                 }
             }
             if !has_more {
-                if let Some(key) = emptied_key.filter(|_| mem::needs_drop::<K>()) {
-                    self.call_in_turn(call, || drop(key)); // which may remove the next key
+                if let Some(key) = emptied_key {
+                    self.drop_key(key);
                 }
                 return ended;
             }
