@@ -91,9 +91,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         loop {
             let verdict = held.verdict;
             // The clock is read before the lock is taken.
-            let now_ns = self.frame.ending_at();
+            let ended_at = self.frame.ending_at();
             let mut first_shard = self.first_shard_of(held.handle);
-            match first_shard.check_in(held, self.last_check(), now_ns) {
+            match first_shard.check_in(held, self.last_check(), ended_at) {
                 CheckedIn::Parked => return (verdict, None),
                 CheckedIn::Ended(ended) => return (verdict, Some(ended)),
                 CheckedIn::CheckAgain(again) => held = again,
@@ -133,10 +133,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         held.verdict = check(&mut held);
         // The common case apart: what ended goes straight to its finish.
         if held.verdict == Verdict::Satisfied {
-            let now_ns = self.frame.ending_at();
+            let ended_at = self.frame.ending_at();
             let mut first_shard = self.first_shard_of(held.handle);
             first_shard.counts.checks += 1;
-            let to_release = first_shard.end(held.handle, &Outcome::Completed, now_ns);
+            let to_release = first_shard.end(held.handle, &Outcome::Completed, ended_at);
             drop(first_shard);
             self.finish_satisfied(call, held.payload, to_release);
             return 1;
@@ -161,12 +161,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // 2. Check them in.
         let mut ended = AllEnded::new();
         let mut check_again = Vec::new();
-        let now_ns = self.frame.ending_at();
+        let ended_at = self.frame.ending_at();
         self.each_in_first_shard(
             None,
             batch.drain(..),
             |held| held.handle,
-            |first_shard, held| match first_shard.check_in(held, self.last_check(), now_ns) {
+            |first_shard, held| match first_shard.check_in(held, self.last_check(), ended_at) {
                 CheckedIn::Parked => {}
                 CheckedIn::CheckAgain(held) => check_again.push(held),
                 CheckedIn::Ended(over) => ended.push(over),

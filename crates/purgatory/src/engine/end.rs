@@ -19,8 +19,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Ends one operation. One that a thread holds is left the request to end it.
     pub(crate) fn end_one(self: &Arc<Self>, handle: TimerHandle, outcome: Outcome) -> ReachResult {
         let call = self.frame.enter();
-        let now_ns = self.frame.ending_at();
-        let claimed = self.first_shard_of(handle).claim(handle, &outcome, now_ns);
+        let ended_at = self.frame.ending_at();
+        let claimed = self
+            .first_shard_of(handle)
+            .claim(handle, &outcome, ended_at);
         claimed.map(|mut ended| {
             // Not its copy: the last copy of a reason is dropped with the operation, where a panic of
             // that is contained.
@@ -56,11 +58,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         outcome: &Outcome,
     ) -> usize {
         let call = self.frame.enter();
-        let now_ns = self.frame.ending_at();
+        let ended_at = self.frame.ending_at();
         let mut claimed = AllEnded::new();
         if let Some(waited) = self.waited(key) {
             self.each_waiter(waited, |first_shard, handle| {
-                claimed.extend(first_shard.claim(handle, outcome, now_ns).reached());
+                claimed.extend(first_shard.claim(handle, outcome, ended_at).reached());
             });
         }
         let count = claimed.len();
@@ -73,10 +75,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut claimed = AllEnded::new();
         let mut tour = Tour::default();
         // The clock is read before a lock is taken.
-        let now_ns = self.frame.ending_at();
+        let ended_at = self.frame.ending_at();
         while let Some((mut shard, handles)) = tour.next(&self.shards) {
             for handle in handles {
-                claimed.extend(shard.claim(handle, outcome, now_ns).reached());
+                claimed.extend(shard.claim(handle, outcome, ended_at).reached());
                 shard.hold_shutdown(handle, &self.frame.closing);
             }
         }

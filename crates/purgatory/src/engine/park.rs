@@ -228,11 +228,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         // 2. Check in, as any holder does.
         let last_secondary = arriving.arrived();
-        let now_ns = self.frame.ending_at();
+        let ended_at = self.frame.ending_at();
         let mut first_shard = self.first_shard_of(handle);
         first_shard.arrived(handle, last_secondary, event_passed);
         let held = CheckedOut::new(handle, operation, Cause::Event);
-        let checked_in = first_shard.check_in(held, self.last_check(), now_ns);
+        let checked_in = first_shard.check_in(held, self.last_check(), ended_at);
         drop(first_shard);
         // 3. It ends at once, if a check for a later event comes true.
         let ended = match checked_in {

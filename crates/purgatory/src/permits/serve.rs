@@ -36,7 +36,7 @@ impl<K: WatchKey> Semaphores<K> {
     /// Hands permits to the heads of a line while they fit (Served). O(heads served).
     #[inline(never)]
     pub(super) fn serve(&self, shard: &mut Shard<Self>, line: u32, also: &mut Batch<Self>) {
-        while let Some(served) = self.serve_head(shard, line, 0, also.now_ns) {
+        while let Some(served) = self.serve_head(shard, line, 0, also.ended_at) {
             also.ended.push(served.ended);
             if !served.next_may_fit {
                 return;
@@ -52,7 +52,7 @@ impl<K: WatchKey> Semaphores<K> {
         shard: &mut Shard<Self>,
         line: u32,
         returned: u64,
-        now_ns: EndedAt,
+        ended_at: EndedAt,
     ) -> Option<Served<K>> {
         // 1. Does it fit?
         let present = self.present(&shard.records);
@@ -71,7 +71,7 @@ impl<K: WatchKey> Semaphores<K> {
         }
         // 2. Then it has its permits.
         if let Some(time_to_live) = turn.time_to_live.as_deref().copied() {
-            let ended = Self::hand_lease(shard, head, time_to_live, now_ns);
+            let ended = Self::hand_lease(shard, head, time_to_live, ended_at);
             return Some(Served {
                 ended,
                 next_may_fit: true,
@@ -79,7 +79,7 @@ impl<K: WatchKey> Semaphores<K> {
         }
         let held = shard.records.heavy.hold::<K>(shard.number(), line, weight);
         let granted = || Ok(Granted::Permits(held));
-        let ended = shard.answer(head, granted, &Outcome::Completed, now_ns);
+        let ended = shard.answer(head, granted, &Outcome::Completed, ended_at);
         mem::forget(ended.wait); // it asked for no lease, so there is nothing to be dropped
         let next = shard.unlink_head(line, weight, next);
         let next_may_fit = next.is_some_and(|next| fits(present, taken + weight, next));
@@ -117,18 +117,18 @@ impl<K: WatchKey> Semaphores<K> {
         shard: &mut Shard<Self>,
         head: u32,
         time_to_live: Duration,
-        now_ns: EndedAt,
+        ended_at: EndedAt,
     ) -> Ended<Self> {
         let turn = shard.turn(head);
         let line = turn.line;
         let weight = turn.weight;
         let Some(lease) = Self::lease(shard, line, weight) else {
             let limit = SHARD_MAX;
-            return Self::refuse(shard, head, WaitError::Full { limit }, now_ns);
+            return Self::refuse(shard, head, WaitError::Full { limit }, ended_at);
         };
         let at = TimerHandle::new(shard.number(), lease.holder);
         let granted = Granted::Lease(Box::new(lease));
-        let mut ended = Self::answer(shard, head, Ok(granted), &Outcome::Completed, now_ns);
+        let mut ended = Self::answer(shard, head, Ok(granted), &Outcome::Completed, ended_at);
         ended.left = Left::Leased(at, time_to_live);
         ended
     }
@@ -139,9 +139,9 @@ impl<K: WatchKey> Semaphores<K> {
         index: u32,
         answer: Result<Granted, WaitError>,
         outcome: &Outcome,
-        now_ns: EndedAt,
+        ended_at: EndedAt,
     ) -> Ended<Self> {
-        let taken = shard.answer(index, || answer, outcome, now_ns);
+        let taken = shard.answer(index, || answer, outcome, ended_at);
         if let Wait::Waits(turn) = &taken.wait {
             shard.unlink(turn);
         }
@@ -156,10 +156,10 @@ impl<K: WatchKey> Semaphores<K> {
         shard: &mut Shard<Self>,
         index: u32,
         reason: WaitError,
-        now_ns: EndedAt,
+        ended_at: EndedAt,
     ) -> Ended<Self> {
         let outcome = Outcome::Cancelled(CancelReason::Requested("refused".into()));
-        Self::answer(shard, index, Err(reason), &outcome, now_ns)
+        Self::answer(shard, index, Err(reason), &outcome, ended_at)
     }
 
     /// Refuses the requests of a line that are heavier than the limit (Refused). O(waiters).
@@ -173,7 +173,7 @@ impl<K: WatchKey> Semaphores<K> {
             if self.is_too_heavy(weight) {
                 let reason = WaitError::TooHeavy { weight, limit };
                 also.ended
-                    .push(Self::refuse(shard, index, reason, also.now_ns));
+                    .push(Self::refuse(shard, index, reason, also.ended_at));
             }
             index = next;
         }
@@ -193,16 +193,16 @@ impl<K: WatchKey> Semaphores<K> {
 /// Returns permits that a guard held.
 #[inline(never)] // a guard is dropped in many places
 pub(super) fn give_back<K: WatchKey>(table: &Arc<Table<Semaphores<K>>>, held: Held) {
-    let now_ns = table.frame.ending_at();
+    let ended_at = table.frame.ending_at();
     let mut shard = table.lock(held.shard::<K>());
     let Weighed { line, weight } = shard.records.heavy.let_go::<K>(held);
     // 1. Mostly one head fits then, or none: no batch is made for it.
-    let head = table.engine.serve_head(&mut shard, line, weight, now_ns);
+    let head = table.engine.serve_head(&mut shard, line, weight, ended_at);
     let mut idle = None;
     let mut others = None;
     if head.as_ref().is_some_and(|head| head.next_may_fit) {
         shard.records.unsettled.push(line);
-        others = Some(settled(table, &mut shard, now_ns));
+        others = Some(settled(table, &mut shard, ended_at));
     } else {
         idle = shard.records.forget_if_idle(line);
     }
@@ -225,16 +225,16 @@ pub(super) fn give_back<K: WatchKey>(table: &Arc<Table<Semaphores<K>>>, held: He
 fn settled<K: WatchKey>(
     table: &Table<Semaphores<K>>,
     shard: &mut Shard<Semaphores<K>>,
-    now_ns: EndedAt,
+    ended_at: EndedAt,
 ) -> Batch<Semaphores<K>> {
-    let mut batch = Batch::at(now_ns);
+    let mut batch = Batch::at(ended_at);
     table.engine.settle(shard, &mut batch);
     batch
 }
 
 /// Uses permits up that a guard held.
 pub(super) fn use_up<K: WatchKey>(table: &Arc<Table<Semaphores<K>>>, held: Held) {
-    let now_ns = table.frame.ending_at();
+    let ended_at = table.frame.ending_at();
     let mut shard = table.lock(held.shard::<K>());
     let Weighed { line, weight } = shard.records.heavy.let_go::<K>(held);
     Semaphores::count_returned(&mut shard, line, weight);
@@ -242,7 +242,7 @@ pub(super) fn use_up<K: WatchKey>(table: &Arc<Table<Semaphores<K>>>, held: Held)
     lines.used_up = lines.used_up.saturating_add(weight);
     // If the limit was lowered since, more were taken, and a request of weight 0 may have waited for
     // that.
-    let served = settled(table, &mut shard, now_ns);
+    let served = settled(table, &mut shard, ended_at);
     drop(shard);
     table.finish_all(&table.frame.enter(), served);
 }

@@ -232,10 +232,10 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         value: V,
     ) -> Result<(), V> {
         let hash = self.hash(key);
-        let now_ns = self.frame.ending_at();
+        let ended_at = self.frame.ending_at();
         let shard = self.shard_of(hash);
         let is_it = |_, key_of: &K| key.is(key_of);
-        self.hand_over(shard, hash as u32, is_it, value, now_ns)
+        self.hand_over(shard, hash as u32, is_it, value, ended_at)
     }
 
     /// Hands a value to the request of this hash that `is_it` accepts by its index and key, and wakes
@@ -247,7 +247,7 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         hash: u32,
         is_it: impl Fn(u32, &K) -> bool,
         value: V,
-        now_ns: EndedAt,
+        ended_at: EndedAt,
     ) -> Result<(), V> {
         if failpoint!(HandsOverInTwoHolds) {
             let is_there = find(&shard, hash, &is_it).is_some();
@@ -282,7 +282,7 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
             return Ok(());
         };
         // 3. Otherwise the value is the answer. It lies where its future finds it.
-        let taken = shard.answer(index, || Ok(value), &Outcome::Completed, now_ns);
+        let taken = shard.answer(index, || Ok(value), &Outcome::Completed, ended_at);
         let left = take_off_scope(&mut shard, taken.wait);
         drop(shard);
         let waker = taken.waker;
@@ -312,7 +312,7 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         self.frame.call(|| made = Some(make()));
 
         // 3. That request has it, whatever is expected under the key by now.
-        let now_ns = self.frame.ending_at();
+        let ended_at = self.frame.ending_at();
         let shard = self.lock(at.shard());
         let mut index = shard.get(at.id()).map(|_| at.index());
         if failpoint!(MadeValueGoesToKey) {
@@ -321,10 +321,10 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         match (index, made) {
             (Some(index), Some(value)) => {
                 let is_it = |other, _: &K| other == index;
-                self.hand_over(shard, hash, is_it, value, now_ns).is_ok()
+                self.hand_over(shard, hash, is_it, value, ended_at).is_ok()
             }
             (Some(index), None) => {
-                self.end_panicked(shard, index, now_ns);
+                self.end_panicked(shard, index, ended_at);
                 false
             }
             (None, made) => {
@@ -337,10 +337,10 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
 
     /// Ends a request whose value could not be made.
     #[cold]
-    fn end_panicked(self: &Arc<Self>, mut shard: Locked<'_, K, V>, index: u32, now_ns: EndedAt) {
+    fn end_panicked(self: &Arc<Self>, mut shard: Locked<'_, K, V>, index: u32, ended_at: EndedAt) {
         let outcome = Outcome::Cancelled(CancelReason::Panicked);
         let error = || Err(WaitError::of(outcome.clone()));
-        let taken = shard.answer(index, error, &outcome, now_ns);
+        let taken = shard.answer(index, error, &outcome, ended_at);
         let left = take_off(&mut shard, index, taken.wait);
         drop(shard);
         let waker = taken.waker;
@@ -371,7 +371,7 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         value: V,
         batch: &mut Batch<Requests<K, V>>,
     ) {
-        let taken = shard.answer(index, || Ok(value), &Outcome::Completed, batch.now_ns);
+        let taken = shard.answer(index, || Ok(value), &Outcome::Completed, batch.ended_at);
         let left = take_off(shard, index, taken.wait);
         let waker = taken.waker;
         batch.ended.push(Ended { waker, left });

@@ -229,14 +229,14 @@ impl<V: Send + 'static> ReplyScope<V> {
     /// Hands the value back if the request does not wait for it: [`Late`](WaitError::Late) if it
     /// ever did, else [`NotExpected`](WaitError::NotExpected). Neither is counted as refused.
     pub fn deliver(&self, number: u64, value: V) -> Result<(), Refused<V>> {
-        let now_ns = self.table().frame.ending_at();
+        let ended_at = self.table().frame.ending_at();
         let shard = self.lock();
         let last_number = self.scope.last_number();
         let id = self.id(number);
         let is_it = |_, key: &RequestId| *key == id;
         let hash = self.scope.hash_of(number);
         let table = self.table();
-        let delivered = table.hand_over(shard, hash, is_it, value, now_ns);
+        let delivered = table.hand_over(shard, hash, is_it, value, ended_at);
         delivered.map_err(|value| {
             let reason = if (1..=last_number).contains(&number) {
                 WaitError::Late

@@ -77,7 +77,7 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
     pub(crate) fn expire(
         &mut self,
         now: u64,
-        now_ns: EndedAt,
+        ended_at: EndedAt,
         budget: usize,
         last_check: bool,
         tick: TickLength,
@@ -95,7 +95,8 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
             for &(handle, order) in together {
                 let take = |entry: &mut Entry<O>| entry.payload.take();
                 let due_ns = tick.start_ns(order.0);
-                let ended = self.end_with_payload(handle, &Outcome::Expired, due_ns, now_ns, take);
+                let ended =
+                    self.end_with_payload(handle, &Outcome::Expired, due_ns, ended_at, take);
                 report(
                     CallbackJob::Call(ended.reached().expect(HOLDER_REMOVES)),
                     order,

@@ -294,7 +294,7 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
         &mut self,
         held: CheckedOut<O>,
         last_check: bool,
-        now_ns: EndedAt,
+        ended_at: EndedAt,
     ) -> CheckedIn<K, O> {
         self.counts.checks += 1;
         // The entry decides, by the verdict and its pending requests.
@@ -304,7 +304,7 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
         let entry = self.get_mut(handle).expect(HOLDER_REMOVES);
         match entry.after_check(held.verdict, last_check) {
             AfterCheck::End(outcome) => {
-                let to_release = self.end(handle, &outcome, now_ns);
+                let to_release = self.end(handle, &outcome, ended_at);
                 CheckedIn::Ended(Ended {
                     payload,
                     outcome,
@@ -345,10 +345,10 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
         &mut self,
         handle: TimerHandle,
         outcome: &Outcome,
-        now_ns: EndedAt,
+        ended_at: EndedAt,
     ) -> ReachResult<Ended<K, O>> {
         let claim = |entry: &mut Entry<O>| entry.claim(outcome);
-        self.end_with_payload(handle, outcome, u64::MAX, now_ns, claim)
+        self.end_with_payload(handle, outcome, u64::MAX, ended_at, claim)
     }
 
     /// Counts a held operation as under way until its holder has called it back, if the shard is
@@ -368,10 +368,10 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
         handle: TimerHandle,
         outcome: &Outcome,
         due_ns: u64,
-        now_ns: EndedAt,
+        ended_at: EndedAt,
         take: impl FnOnce(&mut Entry<O>) -> Option<O>,
     ) -> ReachResult<Ended<K, O>> {
-        let ended = self.end_if(handle, outcome, due_ns, now_ns, take);
+        let ended = self.end_if(handle, outcome, due_ns, ended_at, take);
         ended.map(|(payload, to_release)| Ended {
             payload,
             outcome: outcome.clone(),
@@ -386,9 +386,9 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
         &mut self,
         handle: TimerHandle,
         outcome: &Outcome,
-        now_ns: EndedAt,
+        ended_at: EndedAt,
     ) -> ToRelease<K> {
-        let ended = self.end_if(handle, outcome, u64::MAX, now_ns, |_| Some(()));
+        let ended = self.end_if(handle, outcome, u64::MAX, ended_at, |_| Some(()));
         let ((), to_release) = ended.reached().expect(HOLDER_REMOVES);
         to_release
     }
@@ -401,21 +401,21 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
         handle: TimerHandle,
         outcome: &Outcome,
         due_ns: u64,
-        now_ns: EndedAt,
+        ended_at: EndedAt,
         take: impl FnOnce(&mut Entry<O>) -> Option<T>,
     ) -> ReachResult<(T, ToRelease<K>)> {
         self.remove_if(handle, |entry, counts, cold| {
             let due_ns = entry.due_ns().unwrap_or(due_ns);
             let taken = take(entry)?;
-            match (outcome, now_ns) {
+            match (outcome, ended_at) {
                 (Outcome::Completed, None) => counts.completed += 1,
                 _ => {
                     let ends = &mut cold.get_or_insert_default().other_ends;
-                    let waited_ns = now_ns.map(|now_ns| entry.age_ns(now_ns));
+                    let waited_ns = ended_at.map(|ended_at| entry.age_ns(ended_at));
                     ends.ended(counts, outcome, waited_ns);
                     // Lateness counts from the deadline, not from the wheel's visit.
-                    if let (Outcome::Expired, Some(now_ns)) = (outcome, now_ns) {
-                        ends.expired_late(now_ns.saturating_sub(due_ns));
+                    if let (Outcome::Expired, Some(ended_at)) = (outcome, ended_at) {
+                        ends.expired_late(ended_at.saturating_sub(due_ns));
                     }
                 }
             }

@@ -38,7 +38,7 @@ impl<E: Engine> Inside for E {
 
     fn advance(table: &Table<E>, shard: usize, now_tick: u64) -> Advanced {
         // 1. The clock is read before the lock is taken.
-        let now_ns = table.frame.ending_at();
+        let ended_at = table.frame.ending_at();
         let tick = table.frame.driver().config.tick;
         let mut due = table.due.lock();
         let mut shard = table.shards.lock(shard);
@@ -57,11 +57,11 @@ impl<E: Engine> Inside for E {
         for (deadline, sequence, index) in expired {
             let id = TaskId::from_parts(index, sequence);
             // What is held is no wait, and counts nowhere.
-            let timed_ns = now_ns.filter(|_| shard.get(id).is_some_and(E::is_wait));
-            let mut batch = Batch::at(now_ns);
+            let timed_ns = ended_at.filter(|_| shard.get(id).is_some_and(E::is_wait));
+            let mut batch = Batch::at(ended_at);
             shard.end(&table.engine, id, &Outcome::Expired, &mut batch);
-            if let Some(now_ns) = timed_ns {
-                shard.count_lateness(now_ns.saturating_sub(tick.start_ns(deadline)));
+            if let Some(ended_at) = timed_ns {
+                shard.count_lateness(ended_at.saturating_sub(tick.start_ns(deadline)));
             }
             for ended in batch {
                 due.push(ended, (deadline, id.sequence()));
@@ -69,7 +69,7 @@ impl<E: Engine> Inside for E {
         }
         // 4. Waits that are answered by what these have left come after them.
         if let Some(last) = last {
-            let mut batch = Batch::at(now_ns);
+            let mut batch = Batch::at(ended_at);
             table.engine.settle(&mut shard, &mut batch);
             for ended in batch {
                 due.push(ended, last);

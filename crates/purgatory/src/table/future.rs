@@ -32,11 +32,11 @@ impl<E: Engine> Table<E> {
         let mut batch = self.batch();
         let mut at = at;
         let mut shard = self.lock(at.shard());
-        let mut abandoned = shard.abandon(at.id(), outcome, batch.now_ns);
+        let mut abandoned = shard.abandon(at.id(), outcome, batch.ended_at);
         if let Some(EntryState::Moved(forwarding)) = &abandoned {
             drop(shard);
             shard = self.lock_forwarded(forwarding, &mut at);
-            abandoned = shard.abandon(at.id(), outcome, batch.now_ns);
+            abandoned = shard.abandon(at.id(), outcome, batch.ended_at);
         }
         match abandoned {
             Some(EntryState::Waits { wait, waker }) => {

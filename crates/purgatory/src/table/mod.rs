@@ -235,15 +235,15 @@ pub(crate) struct Ended<E: Engine> {
 /// Waits that end together.
 pub(crate) struct Batch<E: Engine> {
     /// The present, if ends are timed. Read before the lock is taken.
-    pub(crate) now_ns: EndedAt,
+    pub(crate) ended_at: EndedAt,
     pub(crate) ended: SmallVec<[Ended<E>; 2]>,
 }
 
 impl<E: Engine> Batch<E> {
     #[inline]
-    pub(crate) fn at(now_ns: EndedAt) -> Self {
+    pub(crate) fn at(ended_at: EndedAt) -> Self {
         Batch {
-            now_ns,
+            ended_at,
             ended: SmallVec::new(),
         }
     }

@@ -306,7 +306,7 @@ impl<E: Engine> Shard<E> {
         index: u32,
         answer: impl FnOnce() -> Result<E::Answer, WaitError>,
         outcome: &Outcome,
-        now_ns: EndedAt,
+        ended_at: EndedAt,
     ) -> Taken<E> {
         let mut since_ns = 0;
         let state = self.wheel.stop_with(index, |entry| {
@@ -315,7 +315,7 @@ impl<E: Engine> Shard<E> {
             ManuallyDrop::new(mem::replace(&mut entry.state, answered))
         });
         self.answered += 1;
-        self.count_end(outcome, since_ns, now_ns);
+        self.count_end(outcome, since_ns, ended_at);
         ManuallyDrop::into_inner(state).into_taken()
     }
 
@@ -332,7 +332,7 @@ impl<E: Engine> Shard<E> {
         id: TaskId,
         answer: impl FnOnce() -> Result<E::Answer, WaitError>,
         outcome: &Outcome,
-        now_ns: EndedAt,
+        ended_at: EndedAt,
         end: impl FnOnce(&mut E::Wait, &mut Option<Waker>),
     ) {
         let mut since_ns = None;
@@ -355,7 +355,7 @@ impl<E: Engine> Shard<E> {
             Some(())
         });
         self.answered += u32::from(is_answered);
-        self.count_end(outcome, since_ns.expect(LISTED), now_ns);
+        self.count_end(outcome, since_ns.expect(LISTED), ended_at);
     }
 
     /// Removes the entry that its future leaves, and ends its wait; returns what it was.
@@ -363,11 +363,11 @@ impl<E: Engine> Shard<E> {
         &mut self,
         id: TaskId,
         outcome: &Outcome,
-        now_ns: EndedAt,
+        ended_at: EndedAt,
     ) -> Option<EntryState<E>> {
         let entry = self.wheel.cancel(id)?;
         match &entry.state {
-            EntryState::Waits { .. } => self.count_end(outcome, entry.since_ns, now_ns),
+            EntryState::Waits { .. } => self.count_end(outcome, entry.since_ns, ended_at),
             EntryState::Answered(_) | EntryState::Moved(_) => self.answered -= 1,
         }
         Some(entry.state)
@@ -476,11 +476,11 @@ impl<E: Engine> Shard<E> {
         let taken = if E::is_awaited(wait) {
             // It stays, with the answer.
             let error = WaitError::of(outcome.clone());
-            self.answer(id.index(), || Err(error), outcome, batch.now_ns)
+            self.answer(id.index(), || Err(error), outcome, batch.ended_at)
         } else {
             let entry = self.wheel.cancel(id).expect(LISTED);
             if is_wait {
-                self.count_end(outcome, entry.since_ns, batch.now_ns);
+                self.count_end(outcome, entry.since_ns, batch.ended_at);
             } else {
                 self.held -= 1;
             }
@@ -494,23 +494,23 @@ impl<E: Engine> Shard<E> {
 
     /// Counts an end, and returns the place that the wait had (Place).
     #[inline(always)]
-    fn count_end(&mut self, outcome: &Outcome, since_ns: u64, now_ns: EndedAt) {
+    fn count_end(&mut self, outcome: &Outcome, since_ns: u64, ended_at: EndedAt) {
         if let Some(max_parked) = &self.common.max_parked {
             if !failpoint!(AnsweredKeepsPlace) {
                 max_parked.release();
             }
         }
-        if let (Outcome::Completed, None) = (outcome, now_ns) {
+        if let (Outcome::Completed, None) = (outcome, ended_at) {
             self.counts.completed += 1;
             return;
         }
-        self.count_other_end(outcome, since_ns, now_ns);
+        self.count_other_end(outcome, since_ns, ended_at);
     }
 
     #[inline(never)]
-    fn count_other_end(&mut self, outcome: &Outcome, since_ns: u64, now_ns: EndedAt) {
+    fn count_other_end(&mut self, outcome: &Outcome, since_ns: u64, ended_at: EndedAt) {
         let ends = self.other_ends.get_or_insert_default();
-        let waited_ns = now_ns.map(|now_ns| now_ns.saturating_sub(since_ns));
+        let waited_ns = ended_at.map(|ended_at| ended_at.saturating_sub(since_ns));
         ends.ended(&mut self.counts, outcome, waited_ns);
     }
 

@@ -68,7 +68,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     ) -> Result<usize, WaitError> {
         // 1. The key, in its epoch. The clock is read before the lock is taken.
         let hash = self.hash(key);
-        let now_ns = self.frame.ending_at();
+        let ended_at = self.frame.ending_at();
         let shard = self.shard_of(hash);
         let found = shard.records.find(key, hash);
         match (found, epoch) {
@@ -86,7 +86,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         // 2. Its value. The first one counts against `keys_max`.
         let (shard, record) = self.record_with_value(shard, found, key, hash)?;
         let value = to(shard.records.at(record).reached());
-        Ok(self.store(shard, record, value, now_ns))
+        Ok(self.store(shard, record, value, ended_at))
     }
 
     /// Changes what lies beside a key's value, and the value to what `change` returns for it: one
@@ -100,7 +100,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         change: impl FnOnce(&mut B, u64) -> Result<u64, WaitError>,
     ) -> Result<usize, WaitError> {
         let hash = self.hash(key);
-        let now_ns = self.frame.ending_at();
+        let ended_at = self.frame.ending_at();
         let mut shard = self.shard_of(hash);
         let Some(record) = shard.records.find(key, hash) else {
             return Err(WaitError::NoGroup);
@@ -123,7 +123,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             drop(shard);
             return self.change(key, None, |before| before.max(value));
         }
-        Ok(self.store(shard, record, value, now_ns))
+        Ok(self.store(shard, record, value, ended_at))
     }
 
     /// Stores a key's value and finishes the waits that it reaches, as [`change`](Self::change)
@@ -134,7 +134,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         mut shard: LockedShard<'_, Values<K, B>>,
         record: u32,
         value: u64,
-        now_ns: EndedAt,
+        ended_at: EndedAt,
     ) -> usize {
         shard.events += 1;
         let mark = shard.records.at_mut(record);
@@ -143,7 +143,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             return 0;
         }
         let call = self.frame.enter();
-        let met = self.end_waits(&call, shard, record, &Outcome::Completed, BUDGET, now_ns);
+        let met = self.end_waits(&call, shard, record, &Outcome::Completed, BUDGET, ended_at);
         if call.is_nested() { 0 } else { met }
     }
 
@@ -204,8 +204,8 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let mut next = next;
         let call = self.frame.enter();
         let hash = self.hash(key);
-        let now_ns = self.frame.ending_at();
-        let (mut shard, mut found, met) = self.find_unmet(&call, key, hash, now_ns);
+        let ended_at = self.frame.ending_at();
+        let (mut shard, mut found, met) = self.find_unmet(&call, key, hash, ended_at);
         let mark = found.map(|record| shard.records.at(record));
         if let Some(mark) = mark {
             mark.check(None)?;
@@ -236,7 +236,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             outcome = Outcome::Completed;
             limit = BUDGET;
         }
-        Ok(met + self.end_waits_apart(&call, shard, record, &outcome, limit, now_ns))
+        Ok(met + self.end_waits_apart(&call, shard, record, &outcome, limit, ended_at))
     }
 
     /// Removes the key's value, its epoch and what lies beside, and cancels its waits; returns how
@@ -274,8 +274,8 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     ) -> usize {
         let call = self.frame.enter();
         let hash = self.hash(key);
-        let now_ns = self.frame.ending_at();
-        let (mut shard, found, met) = self.find_unmet(&call, key, hash, now_ns);
+        let ended_at = self.frame.ending_at();
+        let (mut shard, found, met) = self.find_unmet(&call, key, hash, ended_at);
         let Some(record) = found else {
             return met;
         };
@@ -290,7 +290,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             }
         }
         let outcome = Outcome::Cancelled(reason);
-        met + self.end_waits_apart(&call, shard, record, &outcome, usize::MAX, now_ns)
+        met + self.end_waits_apart(&call, shard, record, &outcome, usize::MAX, ended_at)
     }
 
     /// Closes a key: cancels its waits, and refuses later ones with the same reason. Returns how
@@ -302,8 +302,8 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     ) -> usize {
         let call = self.frame.enter();
         let hash = self.hash(key);
-        let now_ns = self.frame.ending_at();
-        let (mut shard, found, met) = self.find_unmet(&call, key, hash, now_ns);
+        let ended_at = self.frame.ending_at();
+        let (mut shard, found, met) = self.find_unmet(&call, key, hash, ended_at);
         let record = match found {
             Some(record) => record,
             None => add_mark(&mut shard, key.to_key(), hash),
@@ -311,7 +311,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let rare = shard.records.at_mut(record).rare.get_or_insert_default();
         let closed = rare.closed.get_or_insert_with(|| reason.clone()).clone();
         let outcome = Outcome::Cancelled(CancelReason::Closed(closed));
-        met + self.end_waits_apart(&call, shard, record, &outcome, BUDGET, now_ns)
+        met + self.end_waits_apart(&call, shard, record, &outcome, BUDGET, ended_at)
     }
 
     /// Finds a key's record as Unmet holds: completes first the waits that an advance under way has
@@ -322,7 +322,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         call: &Call<'_>,
         key: &Q,
         hash: u64,
-        now_ns: EndedAt,
+        ended_at: EndedAt,
     ) -> (LockedShard<'a, Values<K, B>>, Option<u32>, usize) {
         let mut met = 0;
         loop {
@@ -332,7 +332,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             let Some(record) = found.filter(is_behind) else {
                 return (shard, found, met);
             };
-            met += self.end_waits_apart(call, shard, record, &Outcome::Completed, BUDGET, now_ns);
+            met += self.end_waits_apart(call, shard, record, &Outcome::Completed, BUDGET, ended_at);
         }
     }
 
@@ -345,9 +345,9 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         record: u32,
         outcome: &Outcome,
         limit: usize,
-        now_ns: EndedAt,
+        ended_at: EndedAt,
     ) -> usize {
-        self.end_waits(call, shard, record, outcome, limit, now_ns)
+        self.end_waits(call, shard, record, outcome, limit, ended_at)
     }
 
     /// Ends the waits of a key, lowest threshold first: as Completed those that its value reaches,
@@ -361,7 +361,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         record: u32,
         outcome: &Outcome,
         limit: usize,
-        mut now_ns: EndedAt,
+        mut ended_at: EndedAt,
     ) -> usize {
         let mut ended = 0;
         loop {
@@ -378,14 +378,14 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
                     break;
                 };
                 let keep = |one| told.push(one);
-                end_listed(&mut shard, id, outcome, value, now_ns, keep);
+                end_listed(&mut shard, id, outcome, value, ended_at, keep);
             }
             ended += told.len();
             let serial = shard.records.at(record).serial;
             let has_more = shard.records.at(record).meets(up_to);
             let mut emptied_key = None;
             if !has_more {
-                tell_observers(&mut shard, record, now_ns, |observer| told.push(observer));
+                tell_observers(&mut shard, record, ended_at, |observer| told.push(observer));
                 emptied_key = go_if_gone(&mut shard, record);
             }
             let number = shard.number();
@@ -409,7 +409,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
 
             // 3. Go on with the rest, unless the key went meanwhile. If another thread took the
             //    rest, there is nothing left to take. Callbacks have taken their time.
-            now_ns = self.frame.ending_at();
+            ended_at = self.frame.ending_at();
             shard = self.lock(number);
             if shard
                 .records

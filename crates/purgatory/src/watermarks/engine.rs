@@ -290,7 +290,7 @@ impl<K: WatchKey, B: Beside> Engine for Values<K, B> {
         // An advance under way tells them as it ends: to look past the waits that it has not taken yet
         // costs O(n).
         if !mark.is_behind() {
-            tell_observers(shard, wait.record, also.now_ns, |told| {
+            tell_observers(shard, wait.record, also.ended_at, |told| {
                 also.ended.push(told.of(&Outcome::Completed, 0));
             });
         }
@@ -404,14 +404,14 @@ pub(super) fn end_listed<K: WatchKey, B: Beside>(
     id: TaskId,
     outcome: &Outcome,
     value: u64,
-    now_ns: EndedAt,
+    ended_at: EndedAt,
     told: impl FnOnce(Told),
 ) {
     let answer = || match outcome {
         Outcome::Completed => Ok(value),
         other => Err(WaitError::of(other.clone())),
     };
-    shard.end_listed(id, answer, outcome, now_ns, |wait, waker| {
+    shard.end_listed(id, answer, outcome, ended_at, |wait, waker| {
         told(match waker.take() {
             Some(waker) => Told::Task(waker),
             None => Told::Other(mem::replace(&mut wait.tells, Tells::Future)),
@@ -425,11 +425,11 @@ pub(super) fn end_listed<K: WatchKey, B: Beside>(
 pub(super) fn tell_observers<K: WatchKey, B: Beside>(
     shard: &mut Shard<Values<K, B>>,
     record: u32,
-    now_ns: EndedAt,
+    ended_at: EndedAt,
     mut told: impl FnMut(Told),
 ) {
     if shard.records.at(record).rare.is_some() {
-        tell_rare_observers(shard, record, now_ns, &mut told);
+        tell_rare_observers(shard, record, ended_at, &mut told);
     }
 }
 
@@ -437,7 +437,7 @@ pub(super) fn tell_observers<K: WatchKey, B: Beside>(
 fn tell_rare_observers<K: WatchKey, B: Beside>(
     shard: &mut Shard<Values<K, B>>,
     record: u32,
-    now_ns: EndedAt,
+    ended_at: EndedAt,
     told: &mut dyn FnMut(Told),
 ) {
     for observed in [Observed::Wanted, Observed::Unwanted] {
@@ -447,7 +447,7 @@ fn tell_rare_observers<K: WatchKey, B: Beside>(
             continue;
         };
         while let Some(id) = shard.records.at_mut(record).pop_observer(observed) {
-            end_listed(shard, id, &outcome, lowest, now_ns, &mut *told);
+            end_listed(shard, id, &outcome, lowest, ended_at, &mut *told);
         }
     }
     let rare = &mut shard.records.at_mut(record).rare;

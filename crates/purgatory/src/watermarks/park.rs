@@ -216,10 +216,10 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         self: &Arc<Self>,
         mut shard: LockedShard<'_, Values<K, B>>,
         record: u32,
-        now_ns: EndedAt,
+        ended_at: EndedAt,
     ) {
-        let mut batch = Batch::at(now_ns);
-        tell_observers(&mut shard, record, now_ns, |told| {
+        let mut batch = Batch::at(ended_at);
+        tell_observers(&mut shard, record, ended_at, |told| {
             batch.ended.push(told.of(&Outcome::Completed, 0));
         });
         drop(shard);
