@@ -26,7 +26,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.release(call, &mut ended.to_release);
         let completed = usize::from(matches!(ended.outcome, Outcome::Completed));
         if self.engine.rules.callbacks_on_executor || matches!(ended.outcome, Outcome::Expired) {
-            self.release_key(call, &mut ended.to_release);
             self.call_back_on_executor(ended);
         } else {
             self.call_back_in(call, ended);
@@ -72,26 +71,25 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         completed
     }
 
-    /// Takes an ended operation out of the watch lists it is still on. Inside another call its first
-    /// key goes with the callback, as one piece of work.
+    /// Takes an ended operation out of the watch lists it is still on. Its first key goes with its
+    /// callback, as one piece of work.
     #[inline]
-    pub(crate) fn release(self: &Arc<Self>, call: &Call<'_>, to_release: &mut ToRelease<K>) {
+    pub(super) fn release(self: &Arc<Self>, call: &Call<'_>, to_release: &mut ToRelease<K>) {
         // Most operations have one key, so no secondary watch.
         if to_release.last_secondary.is_some() {
             self.release_all_secondaries(call, &mut to_release.last_secondary);
         }
-        if !call.is_nested() {
-            self.release_key(call, to_release);
-        }
     }
 
-    /// Drops the first key of an operation, unless that has gone: one that is not called back on this
-    /// thread has no callback with which it goes.
-    #[inline]
-    pub(crate) fn release_key(self: &Arc<Self>, call: &Call<'_>, to_release: &mut ToRelease<K>) {
-        if let Some(key) = to_release.emptied_key.take() {
-            self.drop_key_in(call, key);
+    /// Releases all that an operation leaves which is not called back: it was taken out, or not parked
+    /// after all.
+    pub(crate) fn release_uncalled(self: &Arc<Self>, mut to_release: ToRelease<K>) {
+        let call = self.frame.enter();
+        self.release(&call, &mut to_release);
+        if let Some(key) = to_release.emptied_key {
+            self.drop_key_in(&call, key);
         }
+        self.return_place();
     }
 
     /// Drops a key inside the outermost call on this thread: now, or when that call gets to it. It may
@@ -145,7 +143,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Returns the place of an operation that has ended.
     #[inline]
-    pub(crate) fn return_place(&self) {
+    pub(super) fn return_place(&self) {
         if let Some(max_parked) = &self.max_parked {
             max_parked.release();
         }

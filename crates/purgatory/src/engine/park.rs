@@ -17,7 +17,7 @@ use crate::{
     engine::{Core, LockedShard, trampoline::Call, versions::Watch},
     error::{Refused, WaitError},
     operation::{CancelReason, DelayedOperation, Outcome, Parking, Timeout, ToPark, Verdict},
-    shard::{Cause, CheckedIn, CheckedOut, SecondaryId, ToRelease, WAITERS_MAX},
+    shard::{Cause, CheckedIn, CheckedOut, SecondaryId, WAITERS_MAX},
     sync::Ordering,
     table::Arrival,
     watches::{WatchKey, Watches},
@@ -26,7 +26,7 @@ use crate::{
 /// Keys up to this number are compared each with each before they are put into a set.
 const FEW_KEYS: usize = 8;
 
-/// A place among `max_parked`. Dropped, when nothing is parked after all, it returns the place.
+/// A place among `max_parked`, until an entry has it. Dropped before that, it returns the place.
 struct PlaceGuard<'a, K: WatchKey, O: DelayedOperation> {
     core: &'a Core<K, O>,
 }
@@ -43,8 +43,6 @@ struct Arriving<'a, K: WatchKey, O: DelayedOperation> {
     core: &'a Arc<Core<K, O>>,
     handle: TimerHandle,
     last_secondary: Option<SecondaryId>,
-    /// Given back, too.
-    _place: PlaceGuard<'a, K, O>,
 }
 
 impl<K: WatchKey, O: DelayedOperation> Arriving<'_, K, O> {
@@ -58,12 +56,12 @@ impl<K: WatchKey, O: DelayedOperation> Arriving<'_, K, O> {
 
 impl<K: WatchKey, O: DelayedOperation> Drop for Arriving<'_, K, O> {
     fn drop(&mut self) {
+        // Holder removes: it is there.
         let withdrawn = self.core.first_shard_of(self.handle).withdraw(self.handle);
-        let mut to_release = withdrawn.unwrap_or_else(ToRelease::nothing);
-        to_release.last_secondary = self.last_secondary;
-        let call = self.core.frame.enter();
-        self.core.release(&call, &mut to_release);
-        self.core.release_key(&call, &mut to_release);
+        if let Some(mut to_release) = withdrawn {
+            to_release.last_secondary = self.last_secondary;
+            self.core.release_uncalled(to_release);
+        }
     }
 }
 
@@ -182,7 +180,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             shard.counts.checks += 1;
             let handle = self.insert_entry(&mut shard, record, arrival, watches, Some(operation));
             drop(shard);
-            forget(place); // the ending returns it
+            forget(place); // the entry has it
             self.sweep_after(now_ns);
             return Ok(Parking::Parked(self.frame.id(handle)));
         }
@@ -191,8 +189,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         //    event came by meanwhile.
         let handle = self.insert_entry(&mut shard, record, arrival, watches, None);
         drop(shard);
+        forget(place);
         self.sweep_after(now_ns);
-        self.watch_others(&call, operation, handle, place, others, event_passed)
+        self.watch_others(&call, operation, handle, others, event_passed)
     }
 
     /// Watches the other keys of an operation that this thread holds, and checks it in: again if an
@@ -203,7 +202,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         call: &Call<'_>,
         operation: O,
         handle: TimerHandle,
-        place: PlaceGuard<'_, K, O>,
         others: &[Watch<'_, K>],
         mut event_passed: bool,
     ) -> Result<Parking, Refused<O>> {
@@ -212,7 +210,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             core: self,
             handle,
             last_secondary: None,
-            _place: place,
         };
         for watch in others {
             let mut shard = self.shard_of(watch.hash);

@@ -77,7 +77,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         };
         let taken = self.handle.table.first_shard_of(handle).take(handle);
         taken.map(|(operation, to_release)| {
-            self.hand_out(to_release);
+            self.handle.table.release_uncalled(to_release);
             operation
         })
     }
@@ -132,7 +132,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         }
         // 2. Release their watches, with nothing locked.
         for released in to_release {
-            self.hand_out(released);
+            self.handle.table.release_uncalled(released);
         }
         (operations, under_check)
     }
@@ -339,15 +339,5 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         drop(first_shard);
         // 2. Pass a panic on.
         reached.map(|result| result.unwrap_or_else(|panic| resume_unwind(panic)))
-    }
-
-    /// Releases the watches and the place of an operation that was taken out.
-    fn hand_out(&self, mut to_release: ToRelease<K>) {
-        let table = &self.handle.table;
-        let call = table.frame.enter();
-        table.release(&call, &mut to_release);
-        table.release_key(&call, &mut to_release);
-        drop(call);
-        table.return_place();
     }
 }

@@ -234,16 +234,10 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
         }
     }
 
-    /// Removes an operation that was not parked after all, with its first watch. Returns its first
-    /// key, if no watch of that is left, and its cold part.
+    /// Removes an operation that was not parked after all, with its first watch. Its parker holds it.
     pub(crate) fn withdraw(&mut self, handle: TimerHandle) -> Option<ToRelease<K>> {
-        let entry = self.wheel.cancel(handle.id())?;
-        let emptied_key = self.unlink(handle.id().index(), entry.link);
-        Some(ToRelease {
-            emptied_key,
-            cold: entry.cold,
-            ..ToRelease::nothing()
-        })
+        let withdrawn = self.remove_if(handle, |_, _, _| Some(((), u64::MAX)));
+        withdrawn.reached().map(|((), to_release)| to_release)
     }
 
     /// Returns the index of a key's only waiter's entry, if that is here.
