@@ -11,10 +11,13 @@ use timer_core::TimerHandle;
 
 use crate::{
     error::WaitError,
-    operation::{FUTURE_DROPPED, OperationId, Outcome, Timeout},
+    operation::{OperationId, Outcome, Timeout},
     origin::{AnswerOrigin, Progress},
     sync::Spaced,
-    table::{Ended, Engine, LockedShard, Table, shard::EntryState},
+    table::{
+        Ended, Engine, LockedShard, Table,
+        shard::{Entry, EntryState},
+    },
 };
 
 /// An engine whose answers become a `T` as a future takes them.
@@ -32,14 +35,18 @@ impl<E: Engine> Table<E> {
         let mut batch = self.batch();
         let mut at = at;
         let mut shard = self.lock(at.shard());
-        let mut abandoned = shard.abandon(at.id(), outcome, batch.ended_at);
-        if let Some(EntryState::Moved(forwarding)) = &abandoned {
+        let mut removed = shard.remove(at.id());
+        if let Some(EntryState::Moved(forwarding)) = removed.as_ref().map(|entry| &entry.state) {
             drop(shard);
             shard = self.lock_forwarded(forwarding, &mut at);
-            abandoned = shard.abandon(at.id(), outcome, batch.ended_at);
+            removed = shard.remove(at.id());
         }
-        match abandoned {
-            Some(EntryState::Waits { wait, waker }) => {
+        let Some(Entry { since_ns, state }) = removed else {
+            return;
+        };
+        match state {
+            EntryState::Waits { wait, waker } => {
+                shard.count_end(outcome, since_ns, batch.ended_at);
                 let engine = &self.engine;
                 let left = engine.leave(&mut shard, at.id(), wait, outcome, &mut batch);
                 engine.settle(&mut shard, &mut batch);
@@ -48,17 +55,17 @@ impl<E: Engine> Table<E> {
                 self.finish_all(&call, batch);
                 self.call_in_turn(&call, || drop(waker));
             }
-            Some(EntryState::Answered(Ok(answer))) => {
+            EntryState::Answered(Ok(answer)) => {
                 let untaken = self.engine.put_back(&mut shard, answer, &mut batch);
                 drop(shard);
                 self.finish_all(&call, batch);
                 self.call_in_turn(&call, || drop(untaken));
             }
-            Some(EntryState::Answered(Err(error))) => {
+            EntryState::Answered(Err(error)) => {
                 drop(shard);
                 self.call_in_turn(&call, || drop(error));
             }
-            Some(EntryState::Moved(_)) | None => {}
+            EntryState::Moved(_) => {}
         }
     }
 }
@@ -94,9 +101,7 @@ fn poll_where_it_is<'a, E: Yields<T>, T>(
         return Poll::Pending;
     };
     if at != first {
-        table
-            .lock(first.shard())
-            .abandon(first.id(), &FUTURE_DROPPED, None);
+        table.lock(first.shard()).remove(first.id());
     }
     progress.finish();
     Poll::Ready(ended.map(|answer| E::yielded(table, at, answer)))

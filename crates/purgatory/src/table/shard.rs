@@ -7,7 +7,7 @@
 //! | [`Shard::answer`] | the engine: one that a future waits for | with the answer | the caller |
 //! | [`Shard::end_listed`] | the engine: any one | with the answer, if a future waits | the caller |
 //! | [`Shard::end`] | the table: time, cancel, shutdown | with an error, if a future waits | [`Engine::leave`] |
-//! | [`Shard::abandon`] | a future that is done with it | no | the caller |
+//! | [`Shard::remove`] | a future that is done with it | no | the caller |
 //! | [`Shard::move_to`] | another shard | with the forwarding, as it moves first | the caller |
 //! | [`Shard::take_answer`], [`Shard::take_error`] | a poll, once it has ended | no | nobody: it is off |
 
@@ -24,7 +24,7 @@ use timer_core::{
 
 use crate::{
     error::WaitError,
-    operation::{FUTURE_DROPPED, Outcome},
+    operation::Outcome,
     stats::{Counts, OtherEnds, Stats, Times},
     sync::Ordering,
     table::{
@@ -358,19 +358,12 @@ impl<E: Engine> Shard<E> {
         self.count_end(outcome, since_ns.expect(LISTED), ended_at);
     }
 
-    /// Removes the entry that its future leaves, and ends its wait; returns what it was.
-    pub(crate) fn abandon(
-        &mut self,
-        id: TaskId,
-        outcome: &Outcome,
-        ended_at: EndedAt,
-    ) -> Option<EntryState<E>> {
+    /// Removes the entry that its future leaves; returns what it was. The caller counts the end of one
+    /// that waited.
+    pub(super) fn remove(&mut self, id: TaskId) -> Option<Entry<E>> {
         let entry = self.wheel.cancel(id)?;
-        match &entry.state {
-            EntryState::Waits { .. } => self.count_end(outcome, entry.since_ns, ended_at),
-            EntryState::Answered(_) | EntryState::Moved(_) => self.answered -= 1,
-        }
-        Some(entry.state)
+        self.answered -= u32::from(entry.wait().is_none());
+        Some(entry)
     }
 
     /// Returns the forwarding of a wait that was parked here, and has moved.
@@ -454,7 +447,7 @@ impl<E: Engine> Shard<E> {
         let EntryState::Answered(Err(_)) = self.wheel.get(id)?.state else {
             return None;
         };
-        match self.abandon(id, &FUTURE_DROPPED, None)? {
+        match self.remove(id)?.state {
             EntryState::Answered(answer) => answer.err(),
             EntryState::Waits { .. } | EntryState::Moved(_) => None,
         }
@@ -494,7 +487,7 @@ impl<E: Engine> Shard<E> {
 
     /// Counts an end, and returns the place that the wait had (Place).
     #[inline(always)]
-    fn count_end(&mut self, outcome: &Outcome, since_ns: u64, ended_at: EndedAt) {
+    pub(super) fn count_end(&mut self, outcome: &Outcome, since_ns: u64, ended_at: EndedAt) {
         if let Some(max_parked) = &self.common.max_parked {
             if !failpoint!(AnsweredKeepsPlace) {
                 max_parked.release();
