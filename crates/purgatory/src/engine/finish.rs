@@ -89,7 +89,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if let Some(key) = to_release.emptied_key {
             self.drop_key_in(&call, key);
         }
-        self.return_place();
+        self.common.return_place();
     }
 
     /// Drops a key inside the outermost call on this thread: now, or when that call gets to it. It may
@@ -141,14 +141,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         max
     }
 
-    /// Returns the place of an operation that has ended.
-    #[inline]
-    pub(super) fn return_place(&self) {
-        if let Some(max_parked) = &self.max_parked {
-            max_parked.release();
-        }
-    }
-
     /// Calls back inside the outermost call on this thread: now, or when that call gets to it.
     #[inline]
     pub(super) fn call_back_in(self: &Arc<Self>, call: &Call<'_>, ended: Ended<K, O>) {
@@ -190,12 +182,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             self.drop_key(key);
         }
         if to_release.has_place && !failpoint!(AnsweredKeepsPlace) {
-            self.return_place();
+            self.common.return_place();
         }
         // 2. Call back.
         calls();
         if to_release.has_place && failpoint!(AnsweredKeepsPlace) {
-            self.return_place();
+            self.common.return_place();
         }
         // 3. An end that was beaten has a reason of the user's.
         if let Some(cold) = to_release.cold {

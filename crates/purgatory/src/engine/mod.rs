@@ -64,7 +64,6 @@ use crate::{
     operation::DelayedOperation,
     settings::Settings,
     shard::{Shard, expire::CallbackJob},
-    sync::AtomicU64,
     table::TableOf,
     watches::WatchKey,
 };
@@ -102,8 +101,6 @@ pub(crate) struct Kernel<K: WatchKey, O: DelayedOperation> {
     versions: Versions,
     /// When everything is checked without an event, if the purgatory was built so.
     sweeps: Option<Arc<dyn Sweeps>>,
-    /// Numbers the parked operations, where their order matters over the shards.
-    sequence: Option<AtomicU64>,
     /// Operations that ended without being parked. Not the model's atomic: nothing depends on it.
     ended_at_once: Count,
     /// The checks that run now, in debug builds.
@@ -116,7 +113,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let core = TableOf::new(common, |driver, shards, core| Kernel {
             versions: Versions::new(shards),
             sweeps: rules.sweeps.take().map(|plan| plan(driver, core)),
-            sequence: driver.config.manual.then(|| AtomicU64::new(0)),
             rules,
             ended_at_once: Count::new(0),
             checking: OnceLock::new(),

@@ -33,7 +33,7 @@ struct PlaceGuard<'a, K: WatchKey, O: DelayedOperation> {
 
 impl<K: WatchKey, O: DelayedOperation> Drop for PlaceGuard<'_, K, O> {
     fn drop(&mut self) {
-        self.core.return_place();
+        self.core.common.return_place();
     }
 }
 
@@ -158,7 +158,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
         // 2. Take a place. Dropped before the operation is parked, the guard returns it.
         let operation = to_park.into_operation();
-        if let Some(full) = self.take_place() {
+        if let Some(full) = self.common.take_place() {
             return Err(Refused::new(operation, full));
         }
         let place = PlaceGuard { core: self };
@@ -259,8 +259,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         payload: Option<O>,
     ) -> TimerHandle {
         // The sequence of the operation before, when order matters over several shards.
-        let sequence = self.engine.sequence.as_ref();
-        let follows = sequence.map(|sequence| sequence.fetch_add(1, Ordering::Relaxed));
+        let follows = self.common.follows();
         let scheduled = shard.park_at(record, arrival, watches, follows, payload);
         if arrival.deadline_tick.is_some() {
             shard.work_at(scheduled.due);

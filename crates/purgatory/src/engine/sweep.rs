@@ -120,7 +120,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             drop(shard);
             listed.extend_from_slice(&handles);
             // A step that is not full was the last of its shard.
-            if handles.len() < BUDGET && self.engine.sequence.is_none() {
+            if handles.len() < BUDGET && !self.common.keeps_order() {
                 break;
             }
         }

@@ -83,7 +83,7 @@ impl<E: Inside> AnyForm<E::Key> for AnyTable<E> {
     }
 
     fn max_parked(&self) -> Option<u64> {
-        let max_parked = self.max_parked.as_ref();
+        let max_parked = self.common.max_parked.as_ref();
         max_parked.map(|limit| limit.max() as u64)
     }
 

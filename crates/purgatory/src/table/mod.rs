@@ -60,7 +60,7 @@ use crate::{
     operation::{Outcome, ReachResult, Timeout},
     settings::Settings,
     stats::{Stats, Times},
-    sync::{AtomicU64, KeyHasher, Limit, MODEL, default_shards, mixed},
+    sync::{AtomicU64, KeyHasher, Limit, MODEL, Ordering, default_shards, mixed},
     table::{
         call::Call, forwarding::Forwarding, frame::Frame, shard::Shard,
         under_lock::must_be_unlocked,
@@ -278,8 +278,41 @@ pub(crate) struct Arrival {
 pub(crate) struct Common {
     /// The bound on what waits.
     max_parked: Option<Arc<Limit>>,
-    /// Numbers the entries of an engine, where their order matters over the shards.
+    /// Numbers the entries, where their order matters over the shards: on a manual timer.
     sequence: Option<Arc<AtomicU64>>,
+}
+
+impl Common {
+    /// Takes one of the places of what waits; returns why not, if there is none.
+    #[inline]
+    pub(crate) fn take_place(&self) -> Option<WaitError> {
+        let max_parked = self.max_parked.as_ref()?;
+        if max_parked.acquire() {
+            return None;
+        }
+        let limit = max_parked.max();
+        Some(WaitError::Full { limit })
+    }
+
+    /// Returns the place of what waits no more.
+    #[inline]
+    pub(crate) fn return_place(&self) {
+        if let Some(max_parked) = &self.max_parked {
+            max_parked.release();
+        }
+    }
+
+    /// Returns true if the order of entries matters over the shards.
+    pub(crate) fn keeps_order(&self) -> bool {
+        self.sequence.is_some()
+    }
+
+    /// Returns the number that what is inserted next follows, where the order matters.
+    #[inline]
+    pub(crate) fn follows(&self) -> Option<u64> {
+        let sequence = self.sequence.as_ref();
+        sequence.map(|sequence| sequence.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
 /// State that all handles and futures of a form share.
@@ -291,8 +324,7 @@ pub(crate) struct TableOf<E, S: ShardState, J> {
     pub(crate) engine: E,
     pub(crate) shards: Shards<S, Common>,
     hasher: KeyHasher,
-    /// The bound on what waits.
-    pub(crate) max_parked: Option<Arc<Limit>>,
+    pub(crate) common: Common,
     /// Work that this round of the timer found due.
     pub(crate) due: DueQueue<J>,
 }
@@ -312,20 +344,15 @@ impl<E: Inside> AnyTable<E> {
     ) -> Result<Arc<Self>, BuildError> {
         let shard_count = settings.shard_count(default_shards)?;
         let driver = settings.driver()?;
-        let max_parked = settings.max_parked.map(Arc::new);
-        let mut sequence = None;
-        if driver.config.manual {
-            sequence = Some(Arc::default());
-        }
         let common = Common {
-            max_parked: max_parked.clone(),
-            sequence,
+            max_parked: settings.max_parked.map(Arc::new),
+            sequence: driver.config.manual.then(Arc::default),
         };
         let table = Arc::new_cyclic(|table| TableOf {
             engine: engine(&driver, shard_count, table),
-            shards: driver.shards(shard_count, common, E::make_shard),
+            shards: driver.shards(shard_count, common.clone(), E::make_shard),
             hasher: KeyHasher::default(),
-            max_parked,
+            common,
             due: DueQueue::new(&driver.config),
             frame: Frame::new(settings.name, driver, settings.executor),
         });
@@ -359,17 +386,6 @@ impl<E: Inside> AnyTable<E> {
     pub(crate) fn sum(&self, count: impl Fn(&E::Shard) -> usize) -> usize {
         must_be_unlocked();
         self.shards.sum(count)
-    }
-
-    /// Takes one of the places of what waits; returns why not, if there is none.
-    #[inline]
-    pub(crate) fn take_place(&self) -> Option<WaitError> {
-        let max_parked = self.max_parked.as_ref()?;
-        if max_parked.acquire() {
-            return None;
-        }
-        let limit = max_parked.max();
-        Some(WaitError::Full { limit })
     }
 
     /// Reads the clock for a wait that comes to be parked. The deadline counts from here.
@@ -491,7 +507,7 @@ impl<E: Engine> Table<E> {
             return Err(full);
         }
         let record = record(shard)?;
-        match self.take_place() {
+        match self.common.take_place() {
             Some(full) => Err(full),
             None => Ok(record),
         }

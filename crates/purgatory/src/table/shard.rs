@@ -26,7 +26,6 @@ use crate::{
     error::WaitError,
     operation::Outcome,
     stats::{Counts, OtherEnds, Stats, Times},
-    sync::Ordering,
     table::{
         Batch, Common, Ended, EndedAt, Engine, FormShard, LockedShard, Look, SHARD_MAX,
         forwarding::Forwarding,
@@ -241,8 +240,7 @@ impl<E: Engine> Shard<E> {
     /// Numbers what is inserted next, where the order of entries matters over the shards.
     #[inline]
     fn follow_next(&mut self) {
-        if let Some(sequence) = &self.common.sequence {
-            let follows = sequence.fetch_add(1, Ordering::Relaxed);
+        if let Some(follows) = self.common.follows() {
             self.wheel.follow(follows);
         }
     }
@@ -488,10 +486,8 @@ impl<E: Engine> Shard<E> {
     /// Counts an end, and returns the place that the wait had (Place).
     #[inline(always)]
     pub(super) fn count_end(&mut self, outcome: &Outcome, since_ns: u64, ended_at: EndedAt) {
-        if let Some(max_parked) = &self.common.max_parked {
-            if !failpoint!(AnsweredKeepsPlace) {
-                max_parked.release();
-            }
+        if !failpoint!(AnsweredKeepsPlace) {
+            self.common.return_place();
         }
         if let (Outcome::Completed, None) = (outcome, ended_at) {
             self.counts.completed += 1;
