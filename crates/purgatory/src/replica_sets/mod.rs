@@ -25,7 +25,7 @@ use crate::{
     wait::WaitFuture,
     waits::Waits,
     watches::{KeyRef, ToKey, WatchKey},
-    watermarks::{self, Callback, Epoch, Values, WatermarkValue, rank},
+    watermarks::{self, Beside, Callback, Epoch, Values, WatermarkValue, rank},
 };
 
 /// Groups of replicas whose members report values: log ends, flushed offsets. A write waits until
@@ -72,15 +72,13 @@ use crate::{
 /// group's shard and must not call back. Callbacks and wakers run with nothing locked.
 #[derive(Clone)]
 pub struct ReplicaSets<G: WatchKey, M: Send + 'static, V: WatermarkValue = u64> {
-    handle: Handle<Values<G, Beside<M>>>,
+    handle: Handle<Values<G, Box<Set<M>>>>,
     /// It is neither kept nor shared: the table keeps ranks.
     values: PhantomData<fn() -> V>,
 }
 
-/// The set of a group, beside its watermark. `None` while there are only waits.
-type Beside<M> = Option<Box<Set<M>>>;
-
-impl<M: Send + 'static> watermarks::Beside for Beside<M> {
+/// The set of a group lies beside its watermark. A group without one has only waits.
+impl<M: Send + 'static> Beside for Box<Set<M>> {
     const IS_BEGUN: bool = false;
 }
 
@@ -180,13 +178,10 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         let next = Epoch {
             number: epoch,
             keeps_waits: epoch == 0,
-            beside: Some(Box::new(set)),
+            beside: Box::new(set),
         };
         let table = &self.handle.table;
-        table.begin_epoch(group, next, |set, _, before| {
-            let set = set.as_mut().ok_or(WaitError::NoGroup)?; // never: it is there
-            set.begin(epoch, before)
-        })
+        table.begin_epoch(group, next, |set, _, before| set.begin(epoch, before))
     }
 
     /// Begins an epoch of the group with the members that it has now, under their rule: a leader is
@@ -237,12 +232,12 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         let next = Epoch {
             number: epoch,
             keeps_waits: false,
-            beside: None,
+            beside: Box::default(),
         };
         table.begin_epoch(group, next, |next, last, before| {
-            let last = last.and_then(Option::as_ref).ok_or(WaitError::NoGroup)?;
-            let led = last.led_by(leader, log_end, before);
-            next.insert(Box::new(led?)).begin(epoch, before)
+            let last = last.ok_or(WaitError::NoGroup)?;
+            **next = last.led_by(leader, log_end, before)?;
+            next.begin(epoch, before)
         })
     }
 
@@ -454,15 +449,12 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         let table = &self.handle.table;
         let mut stale = None;
         if failpoint!(SetChangedInCopy) {
-            stale = table.look(group, |mark| mark.beside.clone());
+            stale = table.look(group, |mark| Some(mark.valued.as_ref()?.beside.clone()));
         }
-        table.change_beside(group, epoch, |beside, before| {
-            if stale.is_some() {
-                *beside = stale;
+        table.change_beside(group, epoch, |set, before| {
+            if let Some(stale) = stale {
+                *set = stale;
             }
-            let Some(set) = beside.as_mut() else {
-                return Err(WaitError::NoGroup);
-            };
             change(set, before)
         })
     }
@@ -493,7 +485,7 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     /// ```
     pub fn cancel_below_floor<Q: KeyRef<G> + ?Sized>(&self, group: &Q) -> usize {
         let table = &self.handle.table;
-        table.cancel_key(group, |mark| mark.beside.as_ref()?.below_floor())
+        table.cancel_key(group, |mark| mark.valued.as_ref()?.beside.below_floor())
     }
 
     /// Removes the group with its set, its epoch and its watermark, and cancels its waits; returns
@@ -517,7 +509,7 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
 impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets<G, M, V> {
     /// Returns the watermark of the group: what is acknowledged. `None` without a set. O(1).
     pub fn watermark<Q: KeyRef<G> + ?Sized>(&self, group: &Q) -> Option<V> {
-        let watermark = self.handle.table.look(group, |mark| mark.value);
+        let watermark = self.handle.table.look(group, |mark| mark.value());
         watermark.map(V::from_rank)
     }
 
@@ -544,14 +536,14 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     /// ```
     pub fn below_floor<Q: KeyRef<G> + ?Sized>(&self, group: &Q) -> Option<CancelReason> {
         let table = &self.handle.table;
-        table.look(group, |mark| mark.beside.as_ref()?.below_floor())
+        table.look(group, |mark| mark.valued.as_ref()?.beside.below_floor())
     }
 
     /// Returns the members of the group with what they have reported, in the order in which they
     /// came. O(members).
     pub fn members<Q: KeyRef<G> + ?Sized>(&self, group: &Q) -> Vec<(M, V)> {
         let table = &self.handle.table;
-        let ranked = table.look(group, |mark| Some(mark.beside.as_ref()?.members()));
+        let ranked = table.look(group, |mark| Some(mark.valued.as_ref()?.beside.members()));
         let ranked = ranked.unwrap_or_default();
         let value = |(name, rank)| (name, V::from_rank(rank));
         ranked.into_iter().map(value).collect()
@@ -581,7 +573,9 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     pub fn lagging<Q: KeyRef<G> + ?Sized>(&self, group: &Q) -> Vec<(M, V, Duration)> {
         let table = &self.handle.table;
         let now_ns = table.frame.driver().now_ns();
-        let lagging = table.look(group, |mark| Some(mark.beside.as_mut()?.lagging(now_ns)));
+        let lagging = table.look(group, |mark| {
+            Some(mark.valued.as_mut()?.beside.lagging(now_ns))
+        });
         let lagging = lagging.unwrap_or_default();
         let shown = |(name, rank, lagged_for)| (name, V::from_rank(rank), lagged_for);
         lagging.into_iter().map(shown).collect()

@@ -133,6 +133,18 @@ pub(super) struct Set<M> {
     members: SmallVec<[Member<M>; 4]>,
 }
 
+/// A set without members.
+impl<M> Default for Set<M> {
+    fn default() -> Self {
+        Set {
+            rule: Rule::all(),
+            start: None,
+            earlier: 0,
+            members: SmallVec::new(),
+        }
+    }
+}
+
 impl<M: Eq + Clone> Set<M> {
     /// Makes a set of members that are told apart. The highest value is the leader's log end. It
     /// counts once its epoch [begins](Self::begin).
@@ -145,9 +157,7 @@ impl<M: Eq + Clone> Set<M> {
     ) -> Result<Self, WaitError> {
         let mut set = Set {
             rule,
-            start: None,
-            earlier: 0,
-            members: SmallVec::new(),
+            ..Set::default()
         };
         for (name, value) in members {
             if set.place_of(&name).is_some() {

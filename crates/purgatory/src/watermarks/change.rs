@@ -1,6 +1,6 @@
 //! Values that change: advances, epochs, removals, and the waits that end with them.
 
-use std::{mem, sync::Arc};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -11,7 +11,7 @@ use crate::{
     table::{BUDGET, EndedAt, LockedShard, Table, call::Call},
     watches::{KeyRef, ToKey, WatchKey},
     watermarks::engine::{
-        Beside, Mark, Told, Values, add_mark, end_listed, go_if_gone, tell_observers,
+        Beside, Mark, Told, Valued, Values, end_listed, go_if_gone, record_of, tell_observers,
     },
 };
 
@@ -29,29 +29,21 @@ pub(crate) struct Epoch<B> {
 }
 
 impl<B: Beside> Mark<B> {
-    /// Refuses another epoch than the key's, and a closed key.
+    /// Refuses a closed key.
     #[inline]
-    fn check(&self, epoch: Option<u64>) -> Result<(), WaitError> {
-        if self.closed().is_some() {
-            return Err(WaitError::KeyClosed);
-        }
-        let present = self.epoch;
-        match epoch {
-            Some(named) if named != present => Err(WaitError::OtherEpoch { named, present }),
-            _ => Ok(()),
+    fn check_open(mark: Option<&Self>) -> Result<(), WaitError> {
+        match mark.and_then(Mark::closed) {
+            Some(_) => Err(WaitError::KeyClosed),
+            None => Ok(()),
         }
     }
 
     /// Refuses an epoch that has begun.
-    fn check_next(mark: Option<&Self>, epoch: u64) -> Result<(), WaitError> {
-        let present = mark.map_or(0, |mark| mark.epoch);
-        let has_value = mark.is_some_and(|mark| mark.value.is_some());
-        let first_is_over = has_value || B::IS_BEGUN;
-        if epoch > present || (epoch == 0 && !first_is_over) {
-            return Ok(());
+    fn check_next(mark: Option<&Self>, named: u64) -> Result<(), WaitError> {
+        match Self::present_epoch(mark) {
+            Some(present) if named <= present => Err(WaitError::OtherEpoch { named, present }),
+            _ => Ok(()),
         }
-        let named = epoch;
-        Err(WaitError::OtherEpoch { named, present })
     }
 }
 
@@ -71,27 +63,24 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let ended_at = self.frame.ending_at();
         let shard = self.shard_of(hash);
         let found = shard.records.find(key, hash);
-        match (found, epoch) {
-            (Some(record), _) => shard.records.at(record).check(epoch)?,
-            (None, Some(named)) if named != 0 => {
-                return Err(WaitError::OtherEpoch { named, present: 0 });
-            }
-            (None, _) => {}
-        }
+        let mark = found.map(|record| shard.records.at(record));
+        Mark::check_open(mark)?;
+        Mark::check_epoch(mark, epoch)?;
         if epoch.is_some() && failpoint!(EpochComparedUnlocked) {
             drop(shard);
             return self.change(key, None, to);
         }
 
         // 2. Its value. The first one counts against `keys_max`.
-        let (shard, record) = self.record_with_value(shard, found, key, hash)?;
-        let value = to(shard.records.at(record).reached());
-        Ok(self.store(shard, record, value, ended_at))
+        let (mut shard, record) = self.record_with_value(shard, found, key, hash)?;
+        let valued = shard.records.at_mut(record).valued.get_or_insert_default();
+        valued.value = to(valued.value);
+        Ok(self.finish_met(shard, record, ended_at))
     }
 
     /// Changes what lies beside a key's value, and the value to what `change` returns for it: one
-    /// that is not lower. Otherwise like [`change`](Self::change). A key without a value has
-    /// nothing beside it: it is no group.
+    /// that is not lower. Otherwise like [`change`](Self::change). A key without a value is no
+    /// group.
     #[inline]
     pub(crate) fn change_beside<Q: ToKey<K> + ?Sized>(
         self: &Arc<Self>,
@@ -106,40 +95,35 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             return Err(WaitError::NoGroup);
         };
         let mark = shard.records.at_mut(record);
-        let Some(before) = mark.value else {
-            mark.check(None)?; // closed before it was set
-            return Err(WaitError::NoGroup);
-        };
-        mark.check(epoch)?;
+        Mark::check_open(Some(mark))?;
+        Mark::check_epoch(Some(mark), epoch)?;
+        let valued = mark.valued.as_mut().ok_or(WaitError::NoGroup)?;
         if epoch.is_some() && failpoint!(ReportEpochComparedUnlocked) {
             drop(shard);
             return self.change_beside(key, None, change);
         }
-        let value = change(&mut mark.beside, before)?;
-        if value == before {
+        let value = change(&mut valued.beside, valued.value)?;
+        if value == valued.value {
             return Ok(0); // Unmet
         }
         if failpoint!(ReportAdvancesUnlocked) {
             drop(shard);
             return self.change(key, None, |before| before.max(value));
         }
-        Ok(self.store(shard, record, value, ended_at))
+        valued.value = value;
+        Ok(self.finish_met(shard, record, ended_at))
     }
 
-    /// Stores a key's value and finishes the waits that it reaches, as [`change`](Self::change)
-    /// says.
+    /// Finishes the waits that a key's new value reaches, as [`change`](Self::change) says.
     #[inline]
-    fn store(
+    fn finish_met(
         self: &Arc<Self>,
         mut shard: LockedShard<'_, Values<K, B>>,
         record: u32,
-        value: u64,
         ended_at: EndedAt,
     ) -> usize {
         shard.events += 1;
-        let mark = shard.records.at_mut(record);
-        mark.value = Some(value);
-        if !mark.meets(value) {
+        if !shard.records.at(record).is_behind() {
             return 0;
         }
         let call = self.frame.enter();
@@ -147,7 +131,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         if call.is_nested() { 0 } else { met }
     }
 
-    /// Returns the record of a key that has a value, or is to get its first one.
+    /// Returns the record of a key that has a value, or gets its first one in this lock hold.
     #[inline(always)]
     fn record_with_value<'a, Q: ToKey<K> + ?Sized>(
         &self,
@@ -157,7 +141,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         hash: u64,
     ) -> Result<(LockedShard<'a, Values<K, B>>, u32), WaitError> {
         match found {
-            Some(record) if shard.records.at(record).value.is_some() => Ok((shard, record)),
+            Some(record) if shard.records.at(record).valued.is_some() => Ok((shard, record)),
             _ => self.record_for_value(shard, found, key, hash),
         }
     }
@@ -171,23 +155,17 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         key: &Q,
         hash: u64,
     ) -> Result<(LockedShard<'a, Values<K, B>>, u32), WaitError> {
-        // The key's `Clone` may panic: it runs before anything is changed.
-        let mut copy = None;
-        if found.is_none() {
-            copy = Some(key.to_key());
-        }
+        // The key's `ToOwned` may panic: it runs before anything is counted.
+        let record = record_of(&mut shard, found, key, hash);
         let valued_keys = &self.engine.valued_keys;
-        if !valued_keys.acquire() {
-            drop(shard);
-            drop(copy); // with nothing locked
-            let limit = valued_keys.max();
-            return Err(WaitError::TooManyKeys { limit });
+        if valued_keys.acquire() {
+            return Ok((shard, record));
         }
-        let record = match (found, copy) {
-            (None, Some(copy)) => add_mark(&mut shard, copy, hash),
-            (found, _) => found.expect("a key without a record was copied"),
-        };
-        Ok((shard, record))
+        let emptied_key = go_if_gone(&mut shard, record);
+        drop(shard);
+        drop(emptied_key); // with nothing locked
+        let limit = valued_keys.max();
+        Err(WaitError::TooManyKeys { limit })
     }
 
     /// Begins an epoch of a key with the value that `value` makes of what is to lie beside it, of what
@@ -199,20 +177,19 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         next: Epoch<B>,
         value: impl FnOnce(&mut B, Option<&B>, u64) -> Result<u64, WaitError>,
     ) -> Result<usize, WaitError> {
-        // 1. An epoch is begun once. What lies beside it goes with the argument, unlocked: that of a
-        //    refused epoch, or of the last.
+        // 1. An epoch is begun once. What lies beside a refused one, or the last, is dropped unlocked.
         let mut next = next;
+        let replaced;
         let call = self.frame.enter();
         let hash = self.hash(key);
         let ended_at = self.frame.ending_at();
         let (mut shard, mut found, met) = self.find_unmet(&call, key, hash, ended_at);
         let mark = found.map(|record| shard.records.at(record));
-        if let Some(mark) = mark {
-            mark.check(None)?;
-        }
+        Mark::check_open(mark)?;
         Mark::check_next(mark, next.number)?;
-        let reached = mark.map_or(0, Mark::reached);
-        let value = value(&mut next.beside, mark.map(|mark| &mark.beside), reached)?;
+        let last = mark.and_then(|mark| mark.valued.as_ref());
+        let reached = last.map_or(0, |last| last.value);
+        let value = value(&mut next.beside, last.map(|last| &last.beside), reached)?;
         if failpoint!(SetChangedInCopy) {
             drop(shard);
             shard = self.shard_of(hash);
@@ -222,11 +199,14 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
 
         // 2. The epoch and its value.
         shard.events += 1;
-        let mark = shard.records.at_mut(record);
         let present = next.number;
-        let epoch = mem::replace(&mut mark.epoch, present);
-        mark.value = Some(value);
-        mem::swap(&mut mark.beside, &mut next.beside);
+        let begun = Valued {
+            value,
+            epoch: present,
+            beside: next.beside,
+        };
+        replaced = shard.records.at_mut(record).valued.replace(begun);
+        let epoch = replaced.as_ref().map_or(0, |last| last.epoch);
 
         // 3. Waits that are kept may be reached by the value. Others belong to the epoch that is
         //    over, and end in the same lock hold.
@@ -248,17 +228,16 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     ) -> usize {
         // What goes is dropped unlocked: a reason may have a value of the user's, whose drop may remove
         // another key.
-        let mut removed = B::default();
+        let mut removed = None;
         let mut closed = None;
         let count = self.cancel_key(key, |mark| {
-            mark.epoch = 0;
-            if mark.value.take().is_some() {
+            removed = mark.valued.take();
+            if removed.is_some() {
                 self.engine.valued_keys.release();
             }
             if let Some(rare) = &mut mark.rare {
                 closed = rare.closed.take();
             }
-            mem::swap(&mut mark.beside, &mut removed);
             Some(reason.clone())
         });
         self.call_in_turn(&self.frame.enter(), || drop(closed));
@@ -304,10 +283,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let hash = self.hash(key);
         let ended_at = self.frame.ending_at();
         let (mut shard, found, met) = self.find_unmet(&call, key, hash, ended_at);
-        let record = match found {
-            Some(record) => record,
-            None => add_mark(&mut shard, key.to_key(), hash),
-        };
+        let record = record_of(&mut shard, found, key, hash);
         let rare = shard.records.at_mut(record).rare.get_or_insert_default();
         let closed = rare.closed.get_or_insert_with(|| reason.clone()).clone();
         let outcome = Outcome::Cancelled(CancelReason::Closed(closed));

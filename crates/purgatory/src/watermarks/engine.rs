@@ -14,7 +14,7 @@
 //! - **Gone**: a key without a value, waits and observers has no record.
 //!
 //! A layer above may keep something of its own beside a key's value, under the same lock:
-//! [`Beside`]. A key without a value has none.
+//! [`Beside`]. A key without a value has neither that nor an epoch.
 
 use std::{
     marker::PhantomData,
@@ -31,7 +31,7 @@ use crate::{
     reason::Reason,
     sync::Limit,
     table::{Batch, Ended, EndedAt, Engine, Table, future::Yields, keys::Keys, shard::Shard},
-    watches::{KeyRef, WatchKey},
+    watches::{KeyRef, ToKey, WatchKey},
     watermarks::{queue::Queue, value::WatermarkValue},
 };
 
@@ -62,11 +62,18 @@ pub(crate) struct Mark<B> {
     /// How many waits had been parked in its shard as it was made: distinguishes a record with waits
     /// from those that have its number after it.
     pub(super) serial: u32,
-    pub(crate) value: Option<u64>,
-    pub(super) epoch: u64,
+    /// `None` for a key without a value.
+    pub(crate) valued: Option<Valued<B>>,
     pub(super) queue: Queue,
     /// `None` once it is empty.
     pub(super) rare: Option<Box<Rare>>,
+}
+
+/// The value of a key, and what goes with it.
+#[derive(Debug, Default)]
+pub(crate) struct Valued<B> {
+    pub(super) value: u64,
+    pub(super) epoch: u64,
     pub(crate) beside: B,
 }
 
@@ -205,11 +212,44 @@ impl<K, B> Values<K, B> {
     }
 }
 
+impl<B: Beside> Mark<B> {
+    /// Refuses another epoch than that of the key with this record, if it has one.
+    #[inline]
+    pub(super) fn check_epoch(mark: Option<&Self>, named: Option<u64>) -> Result<(), WaitError> {
+        match (named, Self::present_epoch(mark)) {
+            (Some(_), None) => Err(WaitError::NoGroup),
+            (Some(named), Some(present)) if named != present => {
+                Err(WaitError::OtherEpoch { named, present })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the epoch of the key with this record, if it has one; `None` before the first.
+    #[inline]
+    pub(super) fn present_epoch(mark: Option<&Self>) -> Option<u64> {
+        let first = B::IS_BEGUN.then_some(0);
+        mark.and_then(Mark::epoch).or(first)
+    }
+}
+
 impl<B> Mark<B> {
+    /// Returns the value of a key that has one.
+    #[inline]
+    pub(crate) fn value(&self) -> Option<u64> {
+        Some(self.valued.as_ref()?.value)
+    }
+
+    /// Returns the epoch of a key with a value.
+    #[inline]
+    pub(crate) fn epoch(&self) -> Option<u64> {
+        Some(self.valued.as_ref()?.epoch)
+    }
+
     /// The rank that the key counts as: a missing value is the lowest.
     #[inline]
     pub(super) fn reached(&self) -> u64 {
-        self.value.unwrap_or(0)
+        self.value().unwrap_or(0)
     }
 
     #[inline]
@@ -224,7 +264,7 @@ impl<B> Mark<B> {
 
     #[inline]
     fn is_gone(&self) -> bool {
-        self.value.is_none() && self.queue.is_empty() && self.rare.is_none()
+        self.valued.is_none() && self.queue.is_empty() && self.rare.is_none()
     }
 
     #[inline]
@@ -389,14 +429,6 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     }
 }
 
-impl<B> Mark<B> {
-    /// Returns the epoch of a key with a value.
-    #[inline]
-    pub(crate) fn epoch(&self) -> Option<u64> {
-        self.value.map(|_| self.epoch)
-    }
-}
-
 /// Ends a wait that was taken off its key's queue or its observers.
 #[inline(always)]
 pub(super) fn end_listed<K: WatchKey, B: Beside>(
@@ -456,17 +488,22 @@ fn tell_rare_observers<K: WatchKey, B: Beside>(
     }
 }
 
-/// Adds a record for a key that has none.
-pub(super) fn add_mark<K: WatchKey, B: Beside>(
+/// Returns the record of a key, which is made if none was found. Runs the key's `ToOwned` then.
+#[inline]
+pub(super) fn record_of<K: WatchKey, B: Beside, Q: ToKey<K> + ?Sized>(
     shard: &mut Shard<Values<K, B>>,
-    key: K,
+    found: Option<u32>,
+    key: &Q,
     hash: u64,
 ) -> u32 {
+    if let Some(record) = found {
+        return record;
+    }
     let mark = Mark {
         serial: shard.counts.parked as u32,
         ..Mark::default()
     };
-    shard.records.add(key, hash, mark)
+    shard.records.add(key.to_key(), hash, mark)
 }
 
 /// Removes a key's record if nothing needs it. Returns the key, to be dropped unlocked.

@@ -183,7 +183,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     pub fn value<Q: KeyRef<K> + ?Sized>(&self, key: &Q) -> Option<V> {
         self.handle
             .table
-            .look(key, |mark| mark.value)
+            .look(key, |mark| mark.value())
             .map(V::from_rank)
     }
 

@@ -10,8 +10,8 @@ use crate::{
     watches::{ToKey, WatchKey},
     watermarks::{
         engine::{
-            Beside, Callback, Mark, Observed, Tells, Told, Values, Wait, Waiting, Wants, add_mark,
-            go_if_gone, tell_observers,
+            Beside, Callback, Mark, Observed, Tells, Told, Values, Wait, Waiting, Wants,
+            go_if_gone, record_of, tell_observers,
         },
         value::{WatermarkValue, rank},
     },
@@ -101,26 +101,16 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             return self.refuse_closed(tells);
         }
         let mut found = shard.records.find(key, hash);
-        let mut reached = 0;
-        let mut present = B::IS_BEGUN.then_some(0);
-        if let Some(record) = found {
-            let mark = shard.records.at(record);
-            reached = mark.reached();
-            present = mark.epoch().or(present);
-            if let Some(reason) = mark.closed() {
-                let closed = CancelReason::Closed(reason.clone());
-                shard.count_at_once();
-                return Err((Err(WaitError::Cancelled(closed)), tells));
-            }
+        let mark = found.map(|record| shard.records.at(record));
+        if let Some(reason) = mark.and_then(Mark::closed) {
+            let closed = CancelReason::Closed(reason.clone());
+            shard.count_at_once();
+            return Err((Err(WaitError::Cancelled(closed)), tells));
         }
-        match (epoch, present) {
-            (Some(_), None) => return Err((Err(WaitError::NoGroup), tells)),
-            (Some(named), Some(present)) if named != present => {
-                let other = WaitError::OtherEpoch { named, present };
-                return Err((Err(other), tells));
-            }
-            _ => {}
+        if let Err(refused) = Mark::check_epoch(mark, epoch) {
+            return Err((Err(refused), tells));
         }
+        let reached = mark.map_or(0, Mark::reached);
         if reached >= threshold {
             shard.count_at_once();
             return Err((Ok(reached), tells));
@@ -159,9 +149,8 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         wants: Wants,
     ) -> Waiting {
         // 1. The key's `Clone` may panic: no place is taken yet.
-        let admitted = self.admit(&mut shard, arrival, |shard| match found {
-            Some(record) => Ok(record),
-            None => Ok(add_mark(shard, key.to_key(), hash)),
+        let admitted = self.admit(&mut shard, arrival, |shard| {
+            Ok(record_of(shard, found, key, hash))
         });
         let record = match admitted {
             Ok(record) => record,
