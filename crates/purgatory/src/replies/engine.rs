@@ -99,7 +99,8 @@ impl<K: WatchKey, V: Send + 'static> Engine for Requests<K, V> {
         _: &Outcome,
         _: &mut Batch<Self>,
     ) -> Left<K, V> {
-        take_off(shard, id.index(), wait)
+        shard.records.remove(wait.hash, id.index());
+        take_off_scope(shard, wait)
     }
 
     fn key_of(_: &Numbers, wait: &Expected<K, V>) -> K {
@@ -126,17 +127,6 @@ impl<K: WatchKey, V: Send + 'static> Members for Shard<Requests<K, V>> {
         let member = self.wait_mut(index).member.as_mut();
         member.expect("In order: a list names requests of its scope")
     }
-}
-
-/// Takes a request that has ended off the table, and off the list of its scope. O(1).
-#[inline]
-fn take_off<K: WatchKey, V: Send + 'static>(
-    shard: &mut Shard<Requests<K, V>>,
-    index: u32,
-    wait: Expected<K, V>,
-) -> Left<K, V> {
-    shard.records.remove(wait.hash, index);
-    take_off_scope(shard, wait)
 }
 
 /// Takes a request that has ended, and is off the table, off the list of its scope. O(1).
@@ -310,6 +300,10 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         // 2. Make it, with nothing locked.
         let mut made = None;
         self.frame.call(|| made = Some(make()));
+        let Some(value) = made else {
+            self.end_one(at, &Outcome::Cancelled(CancelReason::Panicked));
+            return false;
+        };
 
         // 3. That request has it, whatever is expected under the key by now.
         let ended_at = self.frame.ending_at();
@@ -318,33 +312,13 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         if failpoint!(MadeValueGoesToKey) {
             index = find(&shard, hash, is_key);
         }
-        match (index, made) {
-            (Some(index), Some(value)) => {
-                let is_it = |other, _: &K| other == index;
-                self.hand_over(shard, hash, is_it, value, ended_at).is_ok()
-            }
-            (Some(index), None) => {
-                self.end_panicked(shard, index, ended_at);
-                false
-            }
-            (None, made) => {
-                drop(shard);
-                self.call_in_turn(&self.frame.enter(), || drop(made));
-                failpoint!(EndedIsFoundAgain)
-            }
-        }
-    }
-
-    /// Ends a request whose value could not be made.
-    #[cold]
-    fn end_panicked(self: &Arc<Self>, mut shard: Locked<'_, K, V>, index: u32, ended_at: EndedAt) {
-        let outcome = Outcome::Cancelled(CancelReason::Panicked);
-        let error = || Err(WaitError::of(outcome.clone()));
-        let taken = shard.answer(index, error, &outcome, ended_at);
-        let left = take_off(&mut shard, index, taken.wait);
-        drop(shard);
-        let waker = taken.waker;
-        self.finish(&self.frame.enter(), Ended { waker, left });
+        let Some(index) = index else {
+            drop(shard);
+            self.call_in_turn(&self.frame.enter(), || drop(value));
+            return failpoint!(EndedIsFoundAgain);
+        };
+        let is_it = |other, _: &K| other == index;
+        self.hand_over(shard, hash, is_it, value, ended_at).is_ok()
     }
 
     /// Sets the deadline of this arrival for the request of this hash that `is_it` accepts; false if
@@ -361,20 +335,6 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         let at = shard.handle(shard.wheel.id_at(index));
         Self::schedule(&mut shard, at, arrival);
         true
-    }
-
-    /// Answers a request that others end with, and adds it to the batch.
-    pub(super) fn answer_into(
-        &self,
-        shard: &mut Shard<Requests<K, V>>,
-        index: u32,
-        value: V,
-        batch: &mut Batch<Requests<K, V>>,
-    ) {
-        let taken = shard.answer(index, || Ok(value), &Outcome::Completed, batch.ended_at);
-        let left = take_off(shard, index, taken.wait);
-        let waker = taken.waker;
-        batch.ended.push(Ended { waker, left });
     }
 
     /// Returns true if a failure of all, which is under way, is going to end this request.

@@ -329,7 +329,9 @@ impl<V: Send + 'static> ReplyScope<V> {
                 break;
             }
             let Some(value) = values.pop() else { break };
-            table.answer_into(&mut shard, first, value, &mut batch);
+            let id = shard.wheel.id_at(first);
+            let completed = &Outcome::Completed;
+            shard.end_with(&table.engine, id, || Ok(value), completed, &mut batch);
         }
         drop(shard);
         let delivered = batch.ended.len();

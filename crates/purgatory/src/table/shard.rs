@@ -460,14 +460,26 @@ impl<E: Engine> Shard<E> {
         outcome: &Outcome,
         batch: &mut Batch<E>,
     ) -> bool {
+        let error = || Err(WaitError::of(outcome.clone()));
+        self.end_with(engine, id, error, outcome, batch)
+    }
+
+    /// Ends a wait as [`end`](Self::end) does, with this answer if a future waits for one.
+    pub(crate) fn end_with(
+        &mut self,
+        engine: &E,
+        id: TaskId,
+        answer: impl FnOnce() -> Result<E::Answer, WaitError>,
+        outcome: &Outcome,
+        batch: &mut Batch<E>,
+    ) -> bool {
         let Some(wait) = self.get(id) else {
             return false;
         };
         let is_wait = E::is_wait(wait);
         let taken = if E::is_awaited(wait) {
             // It stays, with the answer.
-            let error = WaitError::of(outcome.clone());
-            self.answer(id.index(), || Err(error), outcome, batch.ended_at)
+            self.answer(id.index(), answer, outcome, batch.ended_at)
         } else {
             let entry = self.wheel.cancel(id).expect(LISTED);
             if is_wait {
