@@ -11,7 +11,7 @@ use crate::{
     table::{BUDGET, EndedAt, LockedShard, Table, call::Call},
     watches::{KeyRef, ToKey, WatchKey},
     watermarks::engine::{
-        Beside, Mark, Told, Valued, Values, end_listed, go_if_gone, record_of, tell_observers,
+        Beside, Mark, Tells, Valued, Values, end_listed, go_if_gone, record_of, tell_observers,
     },
 };
 
@@ -343,7 +343,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         loop {
             // 1. Take some off the key. If there are more, its record is told by its serial from
             //    those that may have its number then.
-            let mut told: SmallVec<[Told; AT_ONCE]> = SmallVec::new();
+            let mut told: SmallVec<[Tells; AT_ONCE]> = SmallVec::new();
             let value = shard.records.at(record).reached();
             let up_to = match outcome {
                 Outcome::Completed => value,
@@ -371,7 +371,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             //    ends.
             for told in told.drain(..) {
                 if call.is_nested() {
-                    self.finish(call, told.of(outcome, value));
+                    self.finish(call, told.ended(outcome, value));
                 } else {
                     told.tell(self, outcome, value);
                 }

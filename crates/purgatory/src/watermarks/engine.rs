@@ -82,28 +82,23 @@ pub(crate) struct Valued<B> {
 pub(super) struct Rare {
     /// Set once the key is closed.
     pub(super) closed: Option<Reason>,
-    /// The entries that wait until a wait comes, by parking: all thresholds are 0.
-    wanted: Queue,
-    /// Those that wait until none is left.
-    unwanted: Queue,
+    /// The entries that wait for each change, by parking: all thresholds are 0.
+    observers: [Queue; 2],
 }
 
 impl Rare {
     /// Returns the entries that wait for a change.
     pub(super) fn observers(&mut self, observed: Observed) -> &mut Queue {
-        match observed {
-            Observed::Wanted => &mut self.wanted,
-            Observed::Unwanted => &mut self.unwanted,
-        }
+        &mut self.observers[observed as usize]
     }
 
     /// Returns true if a wait that comes ends some of them.
     pub(super) fn has_wanted(&self) -> bool {
-        !self.wanted.is_empty()
+        !self.observers[Observed::Wanted as usize].is_empty()
     }
 
     fn is_empty(&self) -> bool {
-        self.closed.is_none() && self.wanted.is_empty() && self.unwanted.is_empty()
+        self.closed.is_none() && self.observers.iter().all(Queue::is_empty)
     }
 }
 
@@ -134,6 +129,8 @@ pub(crate) enum Wants {
 pub(crate) enum Tells {
     /// A future, which finds the answer in the entry.
     Future,
+    /// The task that polled a future last, once its wait has ended.
+    Task(Waker),
     Callback(Callback),
     /// A wait for each of several keys, and the number of this one. Not a struct of both: a wait is
     /// moved often, and would be 8 bytes larger.
@@ -146,14 +143,6 @@ pub(crate) trait Cell: Send + Sync {
     fn ended(&self, number: u32, outcome: Outcome, value: u64);
 }
 
-/// The receiver of a wait that has ended, to be told with nothing locked.
-pub(super) enum Told {
-    /// The task that polled a future last.
-    Task(Waker),
-    /// Anyone else, or nobody: a future that no task has polled.
-    Other(Tells),
-}
-
 /// The rest of a wait that has ended.
 pub(crate) struct Left<K> {
     /// The key, if its record went.
@@ -162,42 +151,6 @@ pub(crate) struct Left<K> {
     pub(super) outcome: Outcome,
     /// The value that met it.
     pub(super) value: u64,
-}
-
-impl Told {
-    /// Tells of the end, with nothing locked, in the outermost call of its thread.
-    #[inline(always)]
-    pub(super) fn tell<K: WatchKey, B: Beside>(
-        self,
-        table: &Table<Values<K, B>>,
-        outcome: &Outcome,
-        value: u64,
-    ) {
-        match self {
-            Told::Task(waker) => table.wake(Some(waker)),
-            Told::Other(tells) => tells.tell(table, outcome, value),
-        }
-    }
-
-    /// Makes what the table finishes.
-    #[inline(always)]
-    pub(super) fn of<K: WatchKey, B: Beside>(
-        self,
-        outcome: &Outcome,
-        value: u64,
-    ) -> Ended<Values<K, B>> {
-        let (waker, tells) = match self {
-            Told::Task(waker) => (Some(waker), Tells::Future),
-            Told::Other(tells) => (None, tells),
-        };
-        let left = Left {
-            emptied_key: None,
-            tells,
-            outcome: outcome.clone(),
-            value,
-        };
-        Ended { waker, left }
-    }
 }
 
 /// A wait as it was parked; or its result at once, and whom that concerns.
@@ -331,7 +284,7 @@ impl<K: WatchKey, B: Beside> Engine for Values<K, B> {
         // costs O(n).
         if !mark.is_behind() {
             tell_observers(shard, wait.record, also.ended_at, |told| {
-                also.ended.push(told.of(&Outcome::Completed, 0));
+                also.ended.push(told.ended(&Outcome::Completed, 0));
             });
         }
         Left {
@@ -385,13 +338,29 @@ impl Tells {
     pub(crate) fn into_callback(self) -> Callback {
         match self {
             Tells::Callback(then) => then,
-            Tells::Future | Tells::Each(..) => Box::new(drop),
+            Tells::Future | Tells::Task(_) | Tells::Each(..) => Box::new(drop),
         }
+    }
+
+    /// Makes what the table finishes.
+    #[inline(always)]
+    pub(super) fn ended<K: WatchKey, B: Beside>(
+        self,
+        outcome: &Outcome,
+        value: u64,
+    ) -> Ended<Values<K, B>> {
+        let left = Left {
+            emptied_key: None,
+            tells: self,
+            outcome: outcome.clone(),
+            value,
+        };
+        Ended { waker: None, left }
     }
 
     /// Tells of an end, with nothing locked. A future finds its answer.
     #[inline(always)] // nothing is to be done for most
-    fn tell<K: WatchKey, B: Beside>(
+    pub(super) fn tell<K: WatchKey, B: Beside>(
         self,
         table: &Table<Values<K, B>>,
         outcome: &Outcome,
@@ -399,6 +368,7 @@ impl Tells {
     ) {
         match self {
             Tells::Future => {}
+            Tells::Task(waker) => table.wake(Some(waker)),
             Tells::Callback(then) => match outcome {
                 // Known to most callers: a copy of any outcome takes ten steps.
                 Outcome::Completed => table.frame.call_here(|| then(Outcome::Completed)),
@@ -437,7 +407,7 @@ pub(super) fn end_listed<K: WatchKey, B: Beside>(
     outcome: &Outcome,
     value: u64,
     ended_at: EndedAt,
-    told: impl FnOnce(Told),
+    told: impl FnOnce(Tells),
 ) {
     let answer = || match outcome {
         Outcome::Completed => Ok(value),
@@ -445,8 +415,8 @@ pub(super) fn end_listed<K: WatchKey, B: Beside>(
     };
     shard.end_listed(id, answer, outcome, ended_at, |wait, waker| {
         told(match waker.take() {
-            Some(waker) => Told::Task(waker),
-            None => Told::Other(mem::replace(&mut wait.tells, Tells::Future)),
+            Some(waker) => Tells::Task(waker),
+            None => mem::replace(&mut wait.tells, Tells::Future),
         });
     });
 }
@@ -458,7 +428,7 @@ pub(super) fn tell_observers<K: WatchKey, B: Beside>(
     shard: &mut Shard<Values<K, B>>,
     record: u32,
     ended_at: EndedAt,
-    mut told: impl FnMut(Told),
+    mut told: impl FnMut(Tells),
 ) {
     if shard.records.at(record).rare.is_some() {
         tell_rare_observers(shard, record, ended_at, &mut told);
@@ -470,7 +440,7 @@ fn tell_rare_observers<K: WatchKey, B: Beside>(
     shard: &mut Shard<Values<K, B>>,
     record: u32,
     ended_at: EndedAt,
-    told: &mut dyn FnMut(Told),
+    told: &mut dyn FnMut(Tells),
 ) {
     for observed in [Observed::Wanted, Observed::Unwanted] {
         let mark = shard.records.at(record);

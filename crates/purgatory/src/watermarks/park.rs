@@ -10,8 +10,8 @@ use crate::{
     watches::{ToKey, WatchKey},
     watermarks::{
         engine::{
-            Beside, Callback, Mark, Observed, Tells, Told, Values, Wait, Waiting, Wants,
-            go_if_gone, record_of, tell_observers,
+            Beside, Callback, Mark, Observed, Tells, Values, Wait, Waiting, Wants, go_if_gone,
+            record_of, tell_observers,
         },
         value::{WatermarkValue, rank},
     },
@@ -74,7 +74,7 @@ impl<K: WatchKey, B: Beside> Handle<Values<K, B>> {
             Err(WaitError::Cancelled(reason)) => Outcome::Cancelled(reason),
             Err(refused) => return Err(Refused::new(tells.into_callback(), refused)),
         };
-        table.finish(&table.frame.enter(), Told::Other(tells).of(&outcome, 0));
+        table.finish(&table.frame.enter(), tells.ended(&outcome, 0));
         Ok(None)
     }
 }
@@ -209,7 +209,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     ) {
         let mut batch = Batch::at(ended_at);
         tell_observers(&mut shard, record, ended_at, |told| {
-            batch.ended.push(told.of(&Outcome::Completed, 0));
+            batch.ended.push(told.ended(&Outcome::Completed, 0));
         });
         drop(shard);
         self.finish_all(&self.frame.enter(), batch);
