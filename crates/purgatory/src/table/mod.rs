@@ -40,6 +40,7 @@ pub(crate) mod shard;
 pub(crate) mod tour;
 pub(crate) mod trace;
 pub(crate) mod under_lock;
+mod waits;
 
 pub(crate) use frame::EndedAt;
 
@@ -51,7 +52,7 @@ use std::{
 
 use smallvec::SmallVec;
 use timer_core::{
-    Advanced, BuildError, MAX_SHARDS, MAX_TASKS, Moment, TaskId, TickLength, TimerHandle,
+    Advanced, BuildError, MAX_SHARDS, MAX_TASKS, TaskId, TickLength, TimerHandle,
     driver::{Driver, DueQueue, ShardGuard, ShardPlan, ShardState, Shards, sync::UnderWay},
 };
 
@@ -61,10 +62,7 @@ use crate::{
     settings::Settings,
     stats::{Stats, Times},
     sync::{AtomicU64, KeyHasher, Limit, MODEL, Ordering, default_shards, mixed},
-    table::{
-        call::Call, forwarding::Forwarding, frame::Frame, shard::Shard,
-        under_lock::must_be_unlocked,
-    },
+    table::{call::Call, frame::Frame, shard::Shard, under_lock::must_be_unlocked},
     watches::WatchKey,
 };
 
@@ -403,211 +401,6 @@ impl<E: Inside> AnyTable<E> {
             now_tick: tick.round_down(now_ns),
             deadline_tick: timeout.deadline(tick, now_ns),
             is_over: timeout.is_over(now_ns),
-        }
-    }
-}
-
-impl<E: Engine> Table<E> {
-    /// Locks the shards of two hashes, in the order of their numbers, so that two such calls do not
-    /// wait for each other. The second is `None` if it is the first.
-    pub(crate) fn lock_two(
-        &self,
-        one: u64,
-        other: u64,
-    ) -> (LockedShard<'_, E>, Option<LockedShard<'_, E>>) {
-        // Numbers beyond the last wrap around.
-        let last = self.shards.count() - 1;
-        let one = shard_number(one) & last;
-        let other = shard_number(other) & last;
-        let lower = self.lock(one.min(other));
-        if one == other {
-            return (lower, None);
-        }
-        let higher = self.lock(one.max(other));
-        if one < other {
-            (lower, Some(higher))
-        } else {
-            (higher, Some(lower))
-        }
-    }
-
-    /// Locks the shard in which a wait is that may have moved; `at` names it there from then on.
-    pub(crate) fn lock_moved(&self, at: &mut TimerHandle) -> LockedShard<'_, E> {
-        self.follow(self.lock(at.shard()), at)
-    }
-
-    /// Locks the shard to which a wait has moved on from this one; `at` names it there from then on.
-    pub(crate) fn follow<'a>(
-        &'a self,
-        shard: LockedShard<'a, E>,
-        at: &mut TimerHandle,
-    ) -> LockedShard<'a, E> {
-        let Some(forwarding) = shard.forwarding(at.id()).cloned() else {
-            return shard;
-        };
-        drop(shard);
-        self.lock_forwarded(&forwarding, at)
-    }
-
-    /// Locks the shard in which a wait is that has moved; `at` names it there from then on. It looks
-    /// again for each move that comes in between.
-    pub(crate) fn lock_forwarded(
-        &self,
-        forwarding: &Forwarding,
-        at: &mut TimerHandle,
-    ) -> LockedShard<'_, E> {
-        loop {
-            *at = forwarding.place();
-            let shard = self.lock(at.shard());
-            if forwarding.place() == *at || failpoint!(MovedIsLookedForOnce) {
-                return shard;
-            }
-        }
-    }
-
-    /// Reads the clock for a wait before the lock is taken, if it is the user's: no code of the
-    /// user's runs under a lock. A clock of ours is read once the wait has to wait.
-    #[inline]
-    pub(crate) fn early_arrival(&self, timeout: Timeout) -> Option<Arrival> {
-        if self.frame.driver().has_own_clock() {
-            None
-        } else {
-            Some(self.arrival(timeout))
-        }
-    }
-
-    /// Returns a timeout whose deadline counts from this call, for several waits.
-    pub(crate) fn counted_from_now(&self, timeout: Timeout) -> Timeout {
-        match timeout {
-            Timeout::After(delay) if !delay.is_zero() => {
-                let now = Moment::from_nanos(self.frame.driver().now_ns());
-                Timeout::At(now + delay)
-            }
-            other => other,
-        }
-    }
-
-    /// Takes a place for a wait that comes to a shard, unless there is none. `record` finds or makes
-    /// what it is to be parked under, or refuses it, before the place is taken.
-    #[inline(always)]
-    pub(crate) fn admit<R>(
-        &self,
-        shard: &mut LockedShard<'_, E>,
-        arrival: Arrival,
-        record: impl FnOnce(&mut Shard<E>) -> Result<R, WaitError>,
-    ) -> Result<R, WaitError> {
-        if shard.closed {
-            return Err(WaitError::Closed);
-        }
-        if arrival.is_over {
-            shard.count_at_once();
-            return Err(WaitError::Expired);
-        }
-        if let Some(full) = shard.refuses_more() {
-            return Err(full);
-        }
-        let record = record(shard)?;
-        match self.common.take_place() {
-            Some(full) => Err(full),
-            None => Ok(record),
-        }
-    }
-
-    /// Parks a wait that was [admitted](Self::admit), and that is made where it lies. O(levels of the
-    /// wheel).
-    #[inline(always)]
-    pub(crate) fn park(
-        &self,
-        shard: &mut LockedShard<'_, E>,
-        arrival: Arrival,
-        wait: impl FnOnce() -> E::Wait,
-    ) -> TimerHandle {
-        let state = &mut **shard;
-        state.wheel.catch_up(arrival.now_tick);
-        state.counts.parked += 1;
-        let scheduled = state.insert(arrival.deadline_tick, arrival.now_ns, wait);
-        if arrival.deadline_tick.is_some() {
-            shard.work_at(scheduled.due);
-        }
-        shard.handle(scheduled.id)
-    }
-
-    /// Counts a refusal and tells a subscriber, with nothing locked. A wait that had no time has
-    /// ended, and was not refused.
-    #[cold]
-    pub(crate) fn report_refusal(&self, reason: &WaitError) {
-        if !matches!(reason, WaitError::Expired) {
-            self.frame.report_refusal(reason, false);
-        }
-    }
-
-    /// Wakes a task, with nothing locked.
-    #[inline]
-    pub(crate) fn wake(&self, waker: Option<Waker>) {
-        if let Some(waker) = waker {
-            self.frame.call_here(|| waker.wake());
-        }
-    }
-
-    /// Finishes a wait that has ended, with nothing locked: its task is woken, then what is left of
-    /// it goes. Inside another call that is left to the outermost one, so that a chain of wakers
-    /// and callbacks needs no stack.
-    #[inline(always)]
-    pub(crate) fn finish(self: &Arc<Self>, call: &Call<'_>, ended: Ended<E>) {
-        if call.is_nested() {
-            self.finish_later(ended);
-        } else {
-            self.finish_now(ended);
-        }
-    }
-
-    #[cold]
-    fn finish_later(self: &Arc<Self>, ended: Ended<E>) {
-        let table = self.clone();
-        call::enqueue(move || table.finish_now(ended));
-    }
-
-    #[inline(always)]
-    fn finish_now(self: &Arc<Self>, ended: Ended<E>) {
-        self.wake(ended.waker);
-        E::finish(self, ended.left);
-    }
-
-    /// Runs the user's code as [`Frame::call`] does. Inside another call that is left to the
-    /// outermost one, as of a wait that has ended.
-    #[inline]
-    pub(crate) fn call_in_turn(
-        self: &Arc<Self>,
-        call: &Call<'_>,
-        code: impl FnOnce() + Send + 'static,
-    ) {
-        if call.is_nested() {
-            let table = self.clone();
-            call::enqueue(move || table.frame.call(code));
-        } else {
-            self.frame.call(code);
-        }
-    }
-
-    /// Drops a key that nothing needs any more, in turn: it may hold what ends the next wait.
-    #[inline]
-    pub(crate) fn drop_key(self: &Arc<Self>, key: E::Key) {
-        if std::mem::needs_drop::<E::Key>() {
-            self.call_in_turn(&self.frame.enter(), || drop(key));
-        }
-    }
-
-    /// Makes a batch of waits that end now.
-    #[inline]
-    pub(crate) fn batch(&self) -> Batch<E> {
-        Batch::at(self.frame.ending_at())
-    }
-
-    /// Finishes waits that have ended, in order.
-    #[inline]
-    pub(crate) fn finish_all(self: &Arc<Self>, call: &Call<'_>, batch: Batch<E>) {
-        for ended in batch {
-            self.finish(call, ended);
         }
     }
 }
