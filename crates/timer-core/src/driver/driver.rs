@@ -265,8 +265,9 @@ impl Driver {
     /// for the threads and for what other shutdowns run in place, for at most `limit`. Returns how
     /// many have not ended.
     pub(crate) fn shutdown(&self, limit: Duration, take: impl FnOnce()) -> usize {
-        // A timer's thread may be one of those that would be waited for.
-        let limit = if on_timer_thread() {
+        // A timer's thread may be one of those that would be waited for. What was under way at a fork is
+        // not in the child.
+        let limit = if on_timer_thread() || self.is_inherited() {
             Duration::ZERO
         } else {
             limit

@@ -119,6 +119,12 @@ fn share_in_child(dropped: &AtomicBool) {
     assert!(!dropped.load(SeqCst));
 }
 
+/// In the child a shutdown waits for none that was under way at the fork.
+fn shut_down_in_child(timer: &SystemTimer) {
+    let left = timer.shutdown(Duration::MAX);
+    assert_eq!(left.threads, 1, "that of the shutdown");
+}
+
 /// In the child, events and cancels end operations parked before and after the fork; a shutdown
 /// does not wait.
 fn use_in_child(purgatory: &Purgatory<u32>, books: &Books) {
@@ -177,6 +183,21 @@ fn a_process_forks() {
         begun.recv().unwrap();
     }
     drop(gone);
+    // A shutdown that runs a callback in place goes on at each fork.
+    let closing = SystemTimer::builder().inline().build().unwrap();
+    let closed = Purgatory::<u32>::builder("closed")
+        .timer(&closing)
+        .build()
+        .unwrap();
+    let (begin, gate) = (begin.clone(), gate.clone());
+    let ended = move |_| {
+        begin.send(()).unwrap();
+        drop(gate.lock());
+    };
+    closed.park(when(|| false, ended), &[0], MINUTE);
+    let shut_down = closing.clone();
+    let shutting_down = std::thread::spawn(move || shut_down.shutdown(Duration::MAX));
+    begun.recv().unwrap();
     // It is seen in the process that drops it alone.
     let dropped = Arc::new(AtomicBool::new(false));
     let seen = dropped.clone();
@@ -188,6 +209,7 @@ fn a_process_forks() {
         wait_until_others_sleep();
         in_child(|| use_in_child(&purgatory, &books));
         in_child(|| use_timer_in_child(&timer, &running, &workers));
+        in_child(|| shut_down_in_child(&closing));
         let builder = SystemTimer::builder();
         in_child(|| build_in_child(builder));
         in_child(|| share_in_child(&dropped));
@@ -197,6 +219,7 @@ fn a_process_forks() {
         assert!(run.cancel_and_wait());
     }
     advancing.join().unwrap();
+    assert_eq!(shutting_down.join().unwrap().threads, 0);
     assert_eq!(timer.shutdown(Duration::MAX).unfired.len(), 1);
     workers.close();
     assert_eq!(workers.join(Duration::MAX), 0);
