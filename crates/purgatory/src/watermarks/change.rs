@@ -182,8 +182,8 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let replaced;
         let call = self.frame.enter();
         let hash = self.hash(key);
-        let ended_at = self.frame.ending_at();
-        let (mut shard, mut found, met) = self.find_unmet(&call, key, hash, ended_at);
+        let mut ended_at = self.frame.ending_at();
+        let (mut shard, mut found, met) = self.find_unmet(&call, key, hash, &mut ended_at);
         let mark = found.map(|record| shard.records.at(record));
         Mark::check_open(mark)?;
         Mark::check_next(mark, next.number)?;
@@ -253,8 +253,8 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     ) -> usize {
         let call = self.frame.enter();
         let hash = self.hash(key);
-        let ended_at = self.frame.ending_at();
-        let (mut shard, found, met) = self.find_unmet(&call, key, hash, ended_at);
+        let mut ended_at = self.frame.ending_at();
+        let (mut shard, found, met) = self.find_unmet(&call, key, hash, &mut ended_at);
         let Some(record) = found else {
             return met;
         };
@@ -281,8 +281,8 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     ) -> usize {
         let call = self.frame.enter();
         let hash = self.hash(key);
-        let ended_at = self.frame.ending_at();
-        let (mut shard, found, met) = self.find_unmet(&call, key, hash, ended_at);
+        let mut ended_at = self.frame.ending_at();
+        let (mut shard, found, met) = self.find_unmet(&call, key, hash, &mut ended_at);
         let record = record_of(&mut shard, found, key, hash);
         let rare = shard.records.at_mut(record).rare.get_or_insert_default();
         let closed = rare.closed.get_or_insert_with(|| reason.clone()).clone();
@@ -292,13 +292,13 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
 
     /// Finds a key's record as Unmet holds: completes first the waits that an advance under way has
     /// reached, and not taken yet, so that no later change of the key ends them otherwise. Returns
-    /// the record, and how many waits this completed.
+    /// the record, and how many waits this completed; `ended_at` is the time behind them then.
     fn find_unmet<'a, Q: KeyRef<K> + ?Sized>(
         self: &'a Arc<Self>,
         call: &Call<'_>,
         key: &Q,
         hash: u64,
-        ended_at: EndedAt,
+        ended_at: &mut EndedAt,
     ) -> (LockedShard<'a, Values<K, B>>, Option<u32>, usize) {
         let mut met = 0;
         loop {
@@ -308,7 +308,9 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             let Some(record) = found.filter(is_behind) else {
                 return (shard, found, met);
             };
-            met += self.end_waits_apart(call, shard, record, &Outcome::Completed, BUDGET, ended_at);
+            let completed = &Outcome::Completed;
+            met += self.end_waits_apart(call, shard, record, completed, BUDGET, *ended_at);
+            *ended_at = self.frame.ending_at(); // callbacks have taken their time
         }
     }
 

@@ -241,3 +241,32 @@ fn a_wait_that_callbacks_delay_is_timed_as_it_ends() {
     let completed = waits.times().completed;
     assert_eq!((completed.count(), completed.sum_s()), (65, 0.64));
 }
+
+/// An epoch first completes what an advance under way has reached, and calls that back.
+#[test]
+fn a_wait_that_ends_behind_an_advance_is_timed_as_it_ends() {
+    let (timer, waits, values) = watermarks::<u32>();
+    waits.times(); // timed from here on
+    let (begin, begun) = mpsc::channel();
+    let (go_on, held_up) = mpsc::channel::<()>();
+    let first = move |_| {
+        begin.send(()).unwrap();
+        held_up.recv().unwrap();
+    };
+    values.park(&1, 5, MINUTE, first).unwrap();
+    for _ in 1..66 {
+        let slow = timer.clone();
+        let parked = values.park(&1, 5, MINUTE, move |_| slow.pass(10 * MS));
+        parked.unwrap();
+    }
+    values.park(&1, 6, MINUTE, drop).unwrap();
+    thread::scope(|scope| {
+        let advance = scope.spawn(|| values.advance(&1, 5));
+        begun.recv().unwrap();
+        assert_eq!(values.begin_epoch(&1, 1, 5), Ok(3)); // two that the advance has not taken
+        go_on.send(()).unwrap();
+        assert_eq!(advance.join().unwrap(), Ok(64));
+    });
+    let cancelled = waits.times().cancelled;
+    assert_eq!((cancelled.count(), cancelled.sum_s()), (1, 0.02));
+}
