@@ -362,8 +362,8 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             let serial = shard.records.at(record).serial;
             let has_more = shard.records.at(record).meets(up_to);
             let mut emptied_key = None;
+            tell_observers(&mut shard, record, ended_at, |observer| told.push(observer));
             if !has_more {
-                tell_observers(&mut shard, record, ended_at, |observer| told.push(observer));
                 emptied_key = go_if_gone(&mut shard, record);
             }
             let number = shard.number();

@@ -238,7 +238,7 @@ impl<B> Mark<B> {
     /// Returns the end of an observer of the key; `None` if it has to wait. A closed key is never
     /// wanted.
     pub(super) fn end_of(&self, observed: Observed) -> Option<Outcome> {
-        let is_wanted = self.lowest_waiting().is_some();
+        let is_wanted = self.queue.has_above(self.reached());
         match (observed, self.closed()) {
             (Observed::Wanted, Some(reason)) => {
                 let closed = CancelReason::Closed(reason.clone());
@@ -280,13 +280,9 @@ impl<K: WatchKey, B: Beside> Engine for Values<K, B> {
                 }
             }
         }
-        // An advance under way tells them as it ends: to look past the waits that it has not taken yet
-        // costs O(n).
-        if !mark.is_behind() {
-            tell_observers(shard, wait.record, also.ended_at, |told| {
-                also.ended.push(told.ended(&Outcome::Completed, 0));
-            });
-        }
+        tell_observers(shard, wait.record, also.ended_at, |told| {
+            also.ended.push(told.ended(&Outcome::Completed, 0));
+        });
         Left {
             emptied_key: go_if_gone(shard, wait.record),
             tells: wait.tells,
@@ -443,11 +439,16 @@ fn tell_rare_observers<K: WatchKey, B: Beside>(
     told: &mut dyn FnMut(Tells),
 ) {
     for observed in [Observed::Wanted, Observed::Unwanted] {
-        let mark = shard.records.at(record);
-        let lowest = mark.lowest_waiting().unwrap_or(0);
+        // The lowest is looked for behind the waits that an advance under way has not taken yet.
+        let mark = shard.records.at_mut(record);
+        let rare = mark.rare.as_mut();
+        if rare.is_none_or(|rare| rare.observers(observed).is_empty()) {
+            continue;
+        }
         let Some(outcome) = mark.end_of(observed) else {
             continue;
         };
+        let lowest = mark.lowest_waiting().unwrap_or(0);
         while let Some(id) = shard.records.at_mut(record).pop_observer(observed) {
             end_listed(shard, id, &outcome, lowest, ended_at, &mut *told);
         }

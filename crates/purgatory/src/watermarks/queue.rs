@@ -155,6 +155,13 @@ impl Queue {
         in_run.into_iter().chain(first).min()
     }
 
+    /// Returns true if a wait is for more than a value. O(log n).
+    pub(crate) fn has_above(&self, value: u64) -> bool {
+        let in_run = self.run.last().map(|item| item.threshold); // no gap (Front)
+        let last = self.below.as_ref().and_then(|below| below.last_key_value());
+        in_run.max(last.map(|(place, _)| place.0)) > Some(value)
+    }
+
     /// Removes the lowest wait if its threshold is at most `value`; returns its entry.
     #[inline]
     pub(crate) fn pop_up_to(&mut self, value: u64) -> Option<TaskId> {
@@ -293,6 +300,8 @@ mod tests {
                     }
                     _ => {
                         let value = random.u64(0..30) + number / 8;
+                        let last = map.last_key_value().map(|(place, _)| place.0);
+                        assert_eq!(queue.has_above(value), last > Some(value));
                         let lowest = map.first_entry().filter(|lowest| lowest.key().0 <= value);
                         let popped = queue.pop_up_to(value).map(TaskId::index);
                         assert_eq!(popped, lowest.map(|lowest| lowest.remove()));

@@ -483,3 +483,38 @@ fn many_waits_leave_and_come_while_an_advance_is_under_way() {
     assert_eq!(over(&mut unwanted), Ok(()));
     assert_nothing_waits(&waits);
 }
+
+/// Whoever waits until none waits for more than the value is told of that by the last that leaves or is
+/// reached, though the first callback of the advance that is under way waits for it.
+#[test]
+fn unwanted_is_not_held_up_by_an_advance_under_way() {
+    for is_reached in [true, false] {
+        let (_timer, waits, ends) = watermarks::<u32>();
+        let (begin, begun) = mpsc::channel();
+        let (go_on, held_up) = mpsc::channel::<()>();
+        let first = move |_| {
+            begin.send(()).unwrap();
+            held_up.recv().unwrap();
+        };
+        ends.park(&1, 1, NEVER, first).unwrap();
+        for _ in 0..100 {
+            ends.park(&1, 1, NEVER, drop).unwrap();
+        }
+        let last = ends.wait_for(&1, if is_reached { 1 } else { 2 }, NEVER);
+        let mut unwanted = ends.unwanted(&1, NEVER);
+        thread::scope(|scope| {
+            let advance = scope.spawn(|| ends.advance(&1, 1));
+            begun.recv().unwrap();
+            if !is_reached {
+                assert!(poll(&mut unwanted).is_pending());
+                drop(last);
+            }
+            assert_eq!(ends.lowest_waiting(&1), None);
+            let told = poll(&mut unwanted);
+            go_on.send(()).unwrap();
+            assert_eq!(told, Poll::Ready(Ok(())));
+            advance.join().unwrap().unwrap();
+        });
+        assert_nothing_waits(&waits);
+    }
+}
