@@ -266,7 +266,8 @@ impl Frame {
         (!is_withdrawn).then_some(published)
     }
 
-    /// Publishes what `read` returns for the last time, if this form was ever published.
+    /// Publishes the counts that `read` returns, if this form was ever published; from now on nothing
+    /// else does.
     #[cfg(feature = "metrics")]
     pub(crate) fn withdraw(&self, read: &dyn Fn() -> Vec<timer_core::driver::Sample>) {
         self.is_withdrawn

@@ -325,6 +325,10 @@ pub(crate) struct TableOf<E, S: ShardState, J> {
     pub(crate) common: Common,
     /// Work that this round of the timer found due.
     pub(crate) due: DueQueue<J>,
+    /// Publishes what was counted since the last time, as the table goes. It names the inside that
+    /// this type does not.
+    #[cfg(feature = "metrics")]
+    withdraw: fn(&Self),
 }
 
 /// The table of an engine.
@@ -352,6 +356,8 @@ impl<E: Inside> AnyTable<E> {
             hasher: KeyHasher::default(),
             common,
             due: DueQueue::new(&driver.config),
+            #[cfg(feature = "metrics")]
+            withdraw: Self::withdraw,
             frame: Frame::new(settings.name, driver, settings.executor),
         });
         if table.frame.driver().attach(&table, &table.shards) {

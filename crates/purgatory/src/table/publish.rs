@@ -4,18 +4,26 @@
 //! differences to the installed recorder. How forms of one name share their series:
 //! [`Published`](timer_core::driver::Published).
 
-use timer_core::driver::{Published, Publishes, Sample, SourceName};
+use timer_core::driver::{Published, Publishes, Sample, ShardState, SourceName};
 
 use crate::{
     samples,
-    table::{AnyTable, Inside, form::AnyForm},
+    table::{AnyTable, Inside, TableOf, form::AnyForm},
 };
 
 impl<E: Inside> AnyTable<E> {
-    /// Publishes counters and times for the last time, and takes the gauges away. The timer
+    /// Publishes counters and times, and takes the gauges away, as the last handle goes. The timer
     /// publishes this no more, though a future may keep it.
     pub(super) fn withdraw(&self) {
         self.frame.withdraw(&|| self.totals());
+    }
+}
+
+impl<E, S: ShardState, J> Drop for TableOf<E, S, J> {
+    /// Publishes what was counted after the last handle had gone: an operation was under check then,
+    /// or the executor had its callback. Each of those keeps the table until it is over.
+    fn drop(&mut self) {
+        (self.withdraw)(self);
     }
 }
 

@@ -219,6 +219,34 @@ fn form_without_handles_is_not_published() {
     assert_eq!(recorder.handle().render(), "");
 }
 
+/// The last handle goes in a last check: then that wait ends, and the callback behind it panics.
+#[test]
+fn ends_after_the_last_handle_are_published() {
+    let recorder = recorder();
+    let timer = ManualTimer::new();
+    let purgatory: Purgatory<u32> = Purgatory::on(&timer, "gone").unwrap();
+    metrics::with_local_recorder(&recorder, || purgatory.publish());
+    let handle = Arc::new(Mutex::new(None));
+    let last = handle.clone();
+    let wait = purgatory.wait(&[1], 10 * MS, move || {
+        drop(last.lock().unwrap().take());
+        false
+    });
+    purgatory.park(when(|| false, |_| panic!("a callback")), &[1], 10 * MS);
+    *handle.lock().unwrap() = Some(purgatory);
+    timer.advance(10 * MS);
+    assert!(handle.lock().unwrap().is_none());
+    drop(wait);
+    let counted = |name: &str, labels: &str, count: u64| {
+        let line = format!("purgatory_{name}{{purgatory=\"gone\"{labels}}} {count}\n");
+        assert_told(&recorder, &line);
+    };
+    counted("parked_total", "", 2);
+    counted("ended_total", ",outcome=\"expired\"", 2);
+    counted("panics_total", "", 1);
+    counted("parked", "", 0);
+}
+
 /// A source that goes on lets go of a recorder that is gone as it publishes to another one.
 #[test]
 fn series_of_recorders_that_are_gone_are_forgotten() {

@@ -307,9 +307,10 @@ impl Published {
         }
     }
 
-    /// Publishes for the last time, to every recorder that this was published to: what counters and
-    /// histograms have counted since, and gauges without this source. Nothing is published later;
-    /// a call that is publishing now does this as it ends.
+    /// Publishes to every recorder that this was published to: what counters and histograms have
+    /// counted since, and gauges without this source. Nothing but another such call publishes later:
+    /// a source of which something still counts makes one when that is over, with no call beside it.
+    /// A call that is publishing now does this as it ends.
     pub fn withdraw(&self, read: Read<'_>) {
         self.is_withdrawn.fetch_or(true, Ordering::AcqRel);
         if let Some(part) = self.part.get() {
@@ -380,19 +381,19 @@ impl Part {
     }
 
     fn withdraw_if_ended(&self, read: Read<'_>) {
-        // 1. Once, by the call that takes the series.
+        // 1. By one call at a time, that which takes the series.
         let mut state = self.0.lock();
         if !state.is_withdrawn || state.is_publishing {
             return;
         }
-        let all = std::mem::take(&mut state.series);
+        let mut all = std::mem::take(&mut state.series);
         drop(state);
         if all.is_empty() {
             return;
         }
-        // 2. The last state of the counters; the gauges only go.
+        // 2. The present state of the counters; the gauges go.
         let samples = read();
-        for mut series in all.into_values() {
+        for series in all.values_mut() {
             let sample = samples.iter().find(|sample| sample.name == series.name);
             // A source ends in a drop, which must not panic.
             let _ = contain(|| match (&series.to, sample) {
@@ -401,6 +402,8 @@ impl Part {
                 (_, None) => {}
             });
         }
+        all.retain(|_, series| !matches!(series.to, Handle::Gauge(..)));
+        self.0.lock().series = all;
     }
 }
 
