@@ -145,6 +145,9 @@ impl<K: WatchKey> Semaphores<K> {
         if table.engine.is_closed() && !failpoint!(ClosedIsJoined) {
             return Err(WaitError::Cancelled(CLOSED));
         }
+        if shard.closed {
+            return Err(WaitError::Closed);
+        }
         if table.engine.is_too_heavy(weight) {
             return Err(WaitError::TooHeavy { weight, limit });
         }

@@ -154,10 +154,11 @@ impl Permits {
     /// [`WaitFuture`].
     ///
     /// # Errors
-    /// The future yields a [`WaitError`](crate::WaitError): Expired; Refused if the weight is above
-    /// the [limit](Self#limit), which both are named, if too many wait, or after a
-    /// [shutdown](Waits::shutdown); Cancelled as [`Closed`](crate::CancelReason::Closed) once the
-    /// permits are [closed](Self::close).
+    /// The future yields a [`WaitError`](crate::WaitError): Cancelled as
+    /// [`Closed`](crate::CancelReason::Closed) once the permits are [closed](Self::close);
+    /// [`Closed`](crate::WaitError::Closed) after a [shutdown](Waits::shutdown);
+    /// [`TooHeavy`](crate::WaitError::TooHeavy) if the weight is above the [limit](Self#limit);
+    /// Expired; [`Full`](crate::WaitError::Full) if too many wait.
     pub fn acquire(&self, weight: u64, timeout: impl Into<Timeout>) -> WaitFuture<Permit> {
         self.acquire_for(&(), weight, timeout)
     }

@@ -157,10 +157,11 @@ fn no_permits_are_given_out_after_a_shutdown() {
     let shut_down = WaitError::Cancelled(CancelReason::Shutdown);
     assert_eq!(over(&mut waits).unwrap_err(), shut_down);
     assert!(permits.is_closed());
-    let refused = || permits.acquire(1, MINUTE).wait_blocking().unwrap_err();
-    assert_eq!(refused(), WaitError::Closed);
+    let refused = |weight| permits.acquire(weight, MINUTE).wait_blocking().unwrap_err();
+    assert_eq!(refused(1), WaitError::Closed);
     drop(held); // free now, and given to nobody
-    assert_eq!(refused(), WaitError::Closed);
+    assert_eq!(refused(1), WaitError::Closed);
+    assert_eq!(refused(2), WaitError::Closed, "more than the limit, too");
     assert!(permits.try_acquire(1).is_none());
 }
 
