@@ -86,6 +86,17 @@ impl<O> From<Refused<O>> for WaitError {
 /// assert_eq!(work(&queue).to_string(), "the purgatory was shut down"); // after job 7
 /// # Ok::<(), purgatory::timer_core::BuildError>(())
 /// ```
+///
+/// # Which one
+/// Every form tells the first of these that holds as a wait comes:
+///
+/// 1. Closed: the form ([`Closed`](Self::Closed)), or the key, scope or permits.
+/// 2. An argument that no event meets: [`NoKeys`](Self::NoKeys), [`TooHeavy`](Self::TooHeavy),
+///    [`NoGroup`](Self::NoGroup), [`OtherEpoch`](Self::OtherEpoch).
+/// 3. A key that is taken: [`AlreadyExpected`](Self::AlreadyExpected).
+/// 4. A condition that holds: no error.
+/// 5. No time to wait: [`Expired`](Self::Expired). It needs no place.
+/// 6. No place: [`Full`](Self::Full).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitError {

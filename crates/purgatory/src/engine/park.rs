@@ -78,11 +78,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     ) -> Result<Parking, Refused<O>> {
         // Refused unchecked: whoever saw a shutdown return is refused also if its condition holds, so
         // that a loop of waits ends.
-        let refusal = match watches.keys {
-            [] => Some(WaitError::NoKeys),
-            _ => self.shards.is_closed().then_some(WaitError::Closed),
-        };
-        if let Some(reason) = refusal {
+        if let Some(reason) = self.refuses_keys(watches.keys) {
             self.frame.report_refusal(&reason, false);
             return Err(Refused::new(to_park.into_operation(), reason));
         }

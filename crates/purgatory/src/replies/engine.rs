@@ -164,13 +164,14 @@ impl<K: WatchKey, V: Send + 'static> Handle<Requests<K, V>> {
         let hash = table.hash(&key);
         let arrival = table.arrival(timeout);
         let mut shard = table.shard_of(hash);
-        // 2. One waiter for each key.
+        // 2. One waiter for each key, also of those that have no time.
         let hash = hash as u32;
-        let is_free = |shard: &mut Shard<_>| match find(shard, hash, |_, of| *of == key) {
-            None => Ok(()),
-            Some(_) => Err(WaitError::AlreadyExpected),
+        let is_taken = !shard.closed && find(&shard, hash, |_, of| *of == key).is_some();
+        let admitted = match is_taken {
+            true => Err(WaitError::AlreadyExpected),
+            false => table.admit(&mut shard, arrival, |_| Ok(())),
         };
-        if let Err(reason) = table.admit(&mut shard, arrival, is_free) {
+        if let Err(reason) = admitted {
             drop(shard);
             return table.turn_away(key, reason);
         }

@@ -392,6 +392,16 @@ impl<E: Inside> AnyTable<E> {
         self.shards.sum(count)
     }
 
+    /// Returns why no wait comes for these keys, whatever holds of them; `None` if one may.
+    #[inline]
+    pub(crate) fn refuses_keys<T>(&self, keys: &[T]) -> Option<WaitError> {
+        if self.shards.is_closed() {
+            Some(WaitError::Closed)
+        } else {
+            keys.is_empty().then_some(WaitError::NoKeys)
+        }
+    }
+
     /// Reads the clock for a wait that comes to be parked. The deadline counts from here.
     #[inline(always)] // a call costs 50 instructions
     pub(crate) fn arrival(&self, timeout: Timeout) -> Arrival {

@@ -663,7 +663,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     /// See [`WaitFuture`].
     ///
     /// # Errors
-    /// The future yields a [`WaitError`]: [`NoKeys`](WaitError::NoKeys), at once, without a key.
+    /// The future yields a [`WaitError`], without a key [`NoKeys`](WaitError::NoKeys) at once.
     ///
     /// # Panics
     /// Panics only if a key's own `Hash`, `Eq` or `Clone` panics, or a value's
@@ -674,9 +674,9 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         timeout: impl Into<Timeout>,
     ) -> WaitFuture<Vec<(K, V)>> {
         let table = &self.handle.table;
-        if watermarks.is_empty() {
-            table.report_refusal(&WaitError::NoKeys);
-            return WaitFuture::ready(Err(WaitError::NoKeys));
+        if let Some(reason) = table.refuses_keys(watermarks) {
+            table.report_refusal(&reason);
+            return WaitFuture::ready(Err(reason));
         }
         // 1. The cell comes first: dropped by a panic of a key, it gives the parts up.
         let timeout = table.counted_from_now(timeout.into());

@@ -145,6 +145,64 @@ fn refusals_are_limits_or_shutdowns_or_neither() {
     assert!(neither.iter().all(|reason| is(reason) == (false, false)));
 }
 
+/// The order is that of `WaitError`'s page.
+#[test]
+fn each_form_tells_the_first_reason_that_holds() {
+    let timer = ManualTimer::new();
+    let zero = Timeout::After(Duration::ZERO);
+    let waits = Purgatory::<u32>::builder("waits").timer(&timer);
+    let waits = waits.max_parked(1).build().unwrap();
+    let ends = Watermarks::<u32>::builder("ends").timer(&timer);
+    let ends = ends.max_parked(1).build().unwrap();
+    let places = Permits::builder("places").timer(&timer);
+    let places = places.max_parked(1).build().unwrap();
+    let replies = Replies::<u32, ()>::builder("replies").timer(&timer);
+    let replies = replies.max_parked(1).build().unwrap();
+    let wait = |keys: &[u32], timeout| waits.wait(keys, timeout, || false).wait_blocking();
+    let reach = |value, timeout| ends.wait_for(&1, value, timeout).wait_blocking().map(drop);
+    let reach_in = |epoch| ends.wait_for_in(&1, epoch, 9, zero).wait_blocking();
+    let reach_none = || ends.wait_for_each(&[], zero).wait_blocking().map(drop);
+    let acquire = |weight, timeout| places.acquire(weight, timeout).wait_blocking().map(drop);
+    let expect = |key, timeout| match replies.expect(key, timeout) {
+        Ok(reply) => reply.wait_blocking(),
+        Err(refused) => Err(refused.reason),
+    };
+    ends.advance(&1, 5).unwrap();
+    let _taken = places.try_acquire(1).unwrap();
+    let _full = (
+        waits.wait(&[1], NEVER, || false),
+        ends.wait_for(&1, 6, NEVER),
+        places.acquire(1, NEVER),
+        replies.expect(1, NEVER).unwrap(),
+    );
+
+    // An argument; then a key that is taken.
+    let (named, present) = (7, 0);
+    assert_eq!(wait(&[], zero), Err(WaitError::NoKeys));
+    assert_eq!(reach_none(), Err(WaitError::NoKeys));
+    assert_eq!(reach_in(7), Err(WaitError::OtherEpoch { named, present }));
+    let (weight, limit) = (2, 1);
+    assert_eq!(acquire(2, zero), Err(WaitError::TooHeavy { weight, limit }));
+    for timeout in [zero, NEVER] {
+        assert_eq!(expect(1, timeout), Err(WaitError::AlreadyExpected));
+    }
+    // A condition that holds; no time, which needs no place; and no place.
+    assert_eq!(reach(5, zero), Ok(()));
+    let told = |timeout| {
+        let (wait, reach) = (wait(&[1], timeout), reach(9, timeout));
+        [wait, reach, acquire(1, timeout), expect(2, timeout)]
+    };
+    assert!(told(zero).iter().all(|it| *it == Err(WaitError::Expired)));
+    let full = WaitError::Full { limit: 1 };
+    assert!(told(NEVER).iter().all(|it| *it == Err(full.clone())));
+    // Before all of that: closed.
+    timer.shutdown(Duration::ZERO);
+    let closed = told(zero).into_iter().chain(told(NEVER));
+    let closed = closed.chain([wait(&[], zero), reach_none(), acquire(2, zero)]);
+    let mut closed = closed.chain([expect(1, NEVER), reach(5, NEVER), reach_in(7).map(drop)]);
+    assert!(closed.all(|it| it == Err(WaitError::Closed)));
+}
+
 /// Hexadecimal: the purgatory's number, a dash, the operation's.
 #[test]
 fn the_id_of_an_operation_is_of_one_purgatory_alone() {

@@ -29,11 +29,11 @@ impl Reference {
     /// Parks an operation, for the first time or again.
     pub fn try_complete_else_watch(&mut self, number: usize) -> Returned {
         let request = &self.all[number].request;
-        if request.keys.is_empty() {
-            return self.refused(number, WaitError::NoKeys);
-        }
         if self.known.closed {
             return self.refused(number, WaitError::Closed); // unchecked
+        }
+        if request.keys.is_empty() {
+            return self.refused(number, WaitError::NoKeys);
         }
         self.in_call(|reference, nested| reference.check_and_watch(nested, number))
     }

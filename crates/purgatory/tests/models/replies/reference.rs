@@ -232,17 +232,17 @@ impl Reference {
             has_future: false,
             end: None,
         });
-        // 2. A closed scope takes none. Without time it is over; else it takes a place, if its key
-        // is free. A refused request uses no number up.
+        // 2. A closed scope takes none, nor one whose key is taken. Without time it is over; else it
+        // takes a place. A refused request uses no number up.
         if is_closed {
             let closed = WaitError::ScopeClosed;
             return self.log.push(Saw::Refused(number, closed));
-        } else if ms == 0 {
-            self.of(number).ended_at_once += 1;
         } else if is_taken {
             return self
                 .log
                 .push(Saw::Refused(number, WaitError::AlreadyExpected));
+        } else if ms == 0 {
+            self.of(number).ended_at_once += 1;
         } else if let Some(limit) = self.max.filter(|&max| places >= max) {
             self.of(number).refused_full += 1;
             return self
