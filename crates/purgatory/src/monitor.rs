@@ -206,9 +206,9 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     /// the closure's result.
     ///
     /// When this returns, each wait that the change fulfils has ended or is under check by another
-    /// thread, which ends it. Inside a check or callback that holds when the outermost call on this
-    /// thread returns. A wait is checked once, however many keys it has. O(shards + k + w) for k keys
-    /// with waiters and their w watches.
+    /// thread, which ends it. Inside a check or callback they are checked behind the
+    /// [outermost call](crate::guide::your_code). A wait is checked once, however many keys it has.
+    /// O(shards + k + w) for k keys with waiters and their w watches.
     ///
     /// # Panics
     /// Resumes a panic of the closure, after signalling all keys, since the closure may have

@@ -59,7 +59,8 @@ pub trait DelayedOperation: Send + 'static {
     /// on the thread that has the operation under check then.
     /// It must not block: while it runs, the operation can neither expire nor be cancelled. It may
     /// run any number of times, but not again once it has returned true. It may call the purgatory;
-    /// callbacks of operations that it ends run when the outermost call returns.
+    /// callbacks of operations that it ends run behind the
+    /// [outermost call](crate::guide::your_code).
     ///
     /// # Panics
     /// A panic is contained, and ends the operation as [`Panicked`](CancelReason::Panicked). A

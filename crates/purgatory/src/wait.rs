@@ -39,9 +39,9 @@ use crate::{
 /// # Cancel safety
 /// Dropping the future cancels the wait. The operation leaves the purgatory at once; an operation
 /// under check leaves when the call that checks it returns. A value that was yielded but not taken
-/// is dropped, inside a check or callback as the outermost call returns: make it a [guard that is
-/// returned on drop](crate::guide::recipes::deadline). Polling the future without awaiting its end, as
-/// a `select!` over `&mut` does, loses nothing.
+/// is dropped, inside a check or callback behind the [outermost call](crate::guide::your_code): make
+/// it a [guard that is returned on drop](crate::guide::recipes::deadline). Polling the future without
+/// awaiting its end, as a `select!` over `&mut` does, loses nothing.
 ///
 /// A future does not keep its purgatory open. When the last handle is dropped, the wait ends as
 /// [`Dropped`](crate::CancelReason::Dropped). The future keeps its purgatory's memory, as those of

@@ -44,9 +44,9 @@ use crate::{
 /// call back.
 ///
 /// # Calls from inside a check or callback
-/// Checks and callbacks of a nested call are queued until the outermost call returns, so a nested
-/// event returns 0 and a chain of completions needs no stack. A change that follows an event needs
-/// another event.
+/// Checks and callbacks of a nested call run behind the [outermost call](crate::guide::your_code) on
+/// the thread, so a nested event returns 0 and a chain of completions needs no stack. A change that
+/// follows an event needs another event.
 ///
 /// # Cost
 /// Parking and completing under one key takes three locks and a clock read. Up to four keys need no

@@ -21,7 +21,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Checks and callbacks run here, with nothing of the purgatory locked. Do not hold a lock that
     /// a check needs: [collect the keys and signal them
     /// later](crate::guide::recipes::signal_after_unlock). Inside a check or callback this returns
-    /// 0, and what waits when the [outermost call](crate::guide::your_code) gets to it is checked.
+    /// 0, and what waits is checked behind the [outermost call](crate::guide::your_code).
     ///
     /// `key` can be any borrowed form of the key type, as in a `HashMap`, so signalling allocates
     /// no `String`. The same holds for every method that only looks a key up.
@@ -58,8 +58,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// may be dropped with the value that it took: make that a [guard that is returned on
     /// drop](crate::guide::recipes::deadline) and signals the key again.
     ///
-    /// Inside a check or callback this returns false, and the first operation is completed when the
-    /// outermost call returns.
+    /// Inside a check or callback this returns false, and the first operation is completed behind the
+    /// [outermost call](crate::guide::your_code).
     ///
     /// ```
     /// use std::{sync::{Arc, Mutex}, time::Duration};

@@ -186,8 +186,8 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
 
     /// Begins an epoch of the group with the members that it has now, under their rule: a leader is
     /// elected, and the set stays. Returns how many waits this ended; those of a call inside a callback
-    /// are told as the outermost call returns. A member that joins or leaves meanwhile does so in the last
-    /// epoch, and then this one has or lacks it, or in this epoch.
+    /// are told behind the [outermost call](crate::guide::your_code). A member that joins or leaves
+    /// meanwhile does so in the last epoch, and then this one has or lacks it, or in this epoch.
     ///
     /// `leader` has `log_end`, at which the epoch starts. Every other member counts as having the
     /// watermark, or less if it had less: what it reported above that may be of the last leader's log.
@@ -399,8 +399,8 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     /// Records what a member has in the present epoch. Returns how many waits this completed.
     ///
     /// One lock, O(members) under it, and what an [advance](crate::Watermarks::advance) of the
-    /// watermark costs if it rises. Inside a callback this returns 0; the waits complete when the
-    /// outermost call returns.
+    /// watermark costs if it rises. Inside a callback this returns 0; the waits complete behind
+    /// the [outermost call](crate::guide::your_code).
     ///
     /// # Errors
     /// [`NoMember`](WaitError::NoMember) for a member that is not in the set;

@@ -192,8 +192,9 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     /// Delivers a reply to the waiter of its key, and wakes the waiter's task. When this returns,
     /// the waiter has the value and the key is free. O(1).
     ///
-    /// Inside a waker or a callback the task is woken when the outermost call returns, so a chain of
-    /// tasks that each deliver the next reply needs no stack.
+    /// Inside a waker or a callback the task is woken behind the
+    /// [outermost call](crate::guide::your_code), so a chain of tasks that each deliver the next
+    /// reply needs no stack.
     ///
     /// # Errors
     /// Hands the value back if it has no waiter: it was not expected, the wait has ended, or

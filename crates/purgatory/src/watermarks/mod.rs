@@ -228,8 +228,8 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     /// `key` can be a borrowed form of the key type: `&str` for `String` keys. A key whose borrowed
     /// form is not its `ToOwned`, such as `Arc<str>`, is passed as `&key`.
     ///
-    /// Inside a callback this advances the value and returns 0; the waits complete when the
-    /// outermost call returns.
+    /// Inside a callback this advances the value and returns 0; the waits complete behind the
+    /// [outermost call](crate::guide::your_code).
     ///
     /// One lock for each 64 waits that it reaches, and O(r log n) for r reached of the key's n
     /// waits. Until it comes to a wait, that may still expire, or be cancelled by [`waits`](Self::waits).
@@ -275,7 +275,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
 
     /// Begins an epoch of the key with this value, which may be lower than before: a log that was
     /// truncated after a change of its leader. Returns how many waits this ended; those of a call
-    /// inside a callback are told as the outermost call returns.
+    /// inside a callback are told behind the [outermost call](crate::guide::your_code).
     ///
     /// *A wait belongs to one epoch*: the key's present one as it was parked, or the one that it
     /// [names](Self::wait_for_in). In one step, the value and its epoch change, and all waits are
