@@ -65,7 +65,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline]
     pub(super) fn warn_stuck_checks(&self) {
         if let Some(checking) = self.checking() {
-            checking.warn_stuck_checks(&self.frame.name, || self.frame.driver().now_ns());
+            checking.warn_stuck_checks(&self.frame.name, || self.frame.timed_end());
         }
     }
 

@@ -91,13 +91,14 @@ impl Checking {
         Running(self)
     }
 
-    /// Warns, once each, of checks that have been running for more than a second on other threads.
-    pub(crate) fn warn_stuck_checks(&self, purgatory: &str, now_ns: impl FnOnce() -> u64) {
+    /// Warns, once each, of checks that have been running for more than a second on other threads by
+    /// the timer's clock, which may fail.
+    pub(crate) fn warn_stuck_checks(&self, purgatory: &str, now_ns: impl FnOnce() -> Option<u64>) {
         // The usual case, without a look at the clock.
         if self.0.lock().is_empty() {
             return;
         }
-        let now_ns = now_ns();
+        let Some(now_ns) = now_ns() else { return };
         let here = thread::current();
         let mut stuck = Vec::new();
         for (thread, since_ns) in &mut *self.0.lock() {

@@ -220,6 +220,23 @@ fn a_clock_that_panics_leaves_no_operation_held() {
     }
 }
 
+/// Debug builds read the clock, to warn of checks that take too long.
+#[test]
+fn a_clock_that_panics_spares_who_signals_during_a_check() {
+    let waits: Waits = timed();
+    let inside = waits.clone();
+    park_checked(&waits, move |_| {
+        let inside = inside.clone();
+        let signals = thread::spawn(move || {
+            at_next_read(|| panic!("no time"));
+            inside.check_and_complete(&2)
+        });
+        signals.join().is_err()
+    });
+    assert_eq!(waits.check_and_complete(&1), 0);
+    assert_eq!(waits.stats().panics, u64::from(cfg!(debug_assertions)));
+}
+
 /// Looks into these at each clock read of this thread from now on.
 fn look_at_each_read(waits: Waits) {
     at_next_read(move || {
