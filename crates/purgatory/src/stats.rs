@@ -76,8 +76,8 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Counts a refusal, and the first check if it preceded it.
-    pub(crate) fn refused(&mut self, reason: &WaitError, checked: bool) {
+    /// Counts a refusal.
+    pub(crate) fn refused(&mut self, reason: &WaitError) {
         let count = match reason {
             WaitError::NoKeys => &mut self.refused_no_keys,
             WaitError::Closed => &mut self.refused_closed,
@@ -87,7 +87,6 @@ impl Stats {
             _ => return,
         };
         *count += 1;
-        self.checks += u64::from(checked);
     }
 }
 

@@ -26,7 +26,8 @@ use crate::{
 /// Keys up to this number are compared each with each before they are put into a set.
 const FEW_KEYS: usize = 8;
 
-/// A place among `max_parked`, until an entry has it. Dropped before that, it returns the place.
+/// A place among `max_parked` of an operation that was checked, until an entry has it. Dropped before
+/// that, it returns the place and counts the check: no shard does then.
 struct PlaceGuard<'a, K: WatchKey, O: DelayedOperation> {
     core: &'a Core<K, O>,
 }
@@ -34,6 +35,7 @@ struct PlaceGuard<'a, K: WatchKey, O: DelayedOperation> {
 impl<K: WatchKey, O: DelayedOperation> Drop for PlaceGuard<'_, K, O> {
     fn drop(&mut self) {
         self.core.common.return_place();
+        self.core.count_unparked();
     }
 }
 
@@ -79,7 +81,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // Refused unchecked: whoever saw a shutdown return is refused also if its condition holds, so
         // that a loop of waits ends.
         if let Some(reason) = self.refuses_keys(watches.keys) {
-            self.frame.report_refusal(&reason, false);
+            self.frame.report_refusal(&reason);
             return Err(Refused::new(to_park.into_operation(), reason));
         }
         // The clock first, since the deadline counts from the call.
@@ -93,7 +95,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             self.park_under_several(to_park, &watches, timeout, now_ns, finish_now)
         };
         if let Err(refused) = &parked {
-            self.frame.report_refusal(&refused.reason, true);
+            self.frame.report_refusal(&refused.reason);
         }
         parked
     }
@@ -155,6 +157,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // 2. Take a place. Dropped before the operation is parked, the guard returns it.
         let operation = to_park.into_operation();
         if let Some(full) = self.common.take_place() {
+            self.count_unparked();
             return Err(Refused::new(operation, full));
         }
         let place = PlaceGuard { core: self };
@@ -241,6 +244,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 Ok(Parking::Ended(id))
             }
         }
+    }
+
+    /// Counts the first check of an operation that is not parked, though its check did not end it.
+    #[cold]
+    fn count_unparked(&self) {
+        self.frame.count_rare(|rare| rare.checks += 1);
     }
 
     /// Puts an operation into the shard of its first key, whose record this is, or an entry for one

@@ -148,8 +148,8 @@ impl Frame {
 
     /// Counts a refusal and tells a subscriber, with nothing locked.
     #[cold]
-    pub(crate) fn report_refusal(&self, reason: &WaitError, was_checked: bool) {
-        self.count_rare(|rare| rare.refused(reason, was_checked));
+    pub(crate) fn report_refusal(&self, reason: &WaitError) {
+        self.count_rare(|rare| rare.refused(reason));
         trace::refused(&self.name, reason);
     }
 

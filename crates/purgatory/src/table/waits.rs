@@ -146,7 +146,7 @@ impl<E: Engine> Table<E> {
     #[cold]
     pub(crate) fn report_refusal(&self, reason: &WaitError) {
         if !matches!(reason, WaitError::Expired) {
-            self.frame.report_refusal(reason, false);
+            self.frame.report_refusal(reason);
         }
     }
 

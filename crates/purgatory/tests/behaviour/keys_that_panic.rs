@@ -63,6 +63,7 @@ fn operation_whose_key_panics_is_dropped_unlocked() {
         assert_eq!(looks.recv_timeout(MINUTE), Ok(0), "way {number}");
         parker.join().unwrap();
         assert_empty(&waits);
+        assert_eq!(waits.stats().checks, 1, "it was checked before");
     }
 }
 
@@ -134,6 +135,7 @@ fn a_park_whose_last_key_panics_leaves_nothing() {
     assert!(with_comparisons(0, park).is_err());
     assert_eq!((waits.len(), waits.watched(), waits.keys()), (1, 1, 1));
     waits.park(never(), &[Comparable(2)], NEVER);
+    assert_eq!(waits.stats().checks, 3);
 }
 
 /// It runs behind the callback, inside a call that goes on.
