@@ -90,6 +90,8 @@ pub(crate) struct Holder {
     pub(super) line: u32,
     /// True once its time to live has begun.
     pub(super) has_begun: bool,
+    /// The moment that its time to live counts from.
+    pub(super) renewed_ns: u64,
     /// `None` until a task waits for the end of the lease.
     pub(super) watchers: Option<Box<Watchers>>,
 }

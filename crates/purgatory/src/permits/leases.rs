@@ -127,7 +127,8 @@ impl<K: WatchKey> Lease<K> {
     }
 
     /// Sets the time to live anew, counted from now. Returns false if it is lost; it stays
-    /// lost then. O(levels of the wheel), with one lock.
+    /// lost then. Of renewals by several threads the one that began last counts, if one stalls, too.
+    /// O(levels of the wheel), with one lock.
     ///
     /// ```
     /// use std::time::Duration;
@@ -249,8 +250,8 @@ fn holder_mut<K: WatchKey>(shard: &mut Shard<Semaphores<K>>, id: TaskId) -> Opti
     }
 }
 
-/// Counts a lease's time to live from now; false if the lease has ended. With `begins`, one that
-/// was renewed since it was handed over is left as it is.
+/// Counts a lease's time to live from now; false if the lease has ended. One that was renewed later
+/// is left as it is, and with `begins` one that was renewed since it was handed over.
 fn set_deadline<K: WatchKey>(
     table: &Table<Semaphores<K>>,
     at: TimerHandle,
@@ -264,7 +265,10 @@ fn set_deadline<K: WatchKey>(
         return false;
     };
     let has_begun = mem::replace(&mut holder.has_begun, true);
-    if !(begins && has_begun) || failpoint!(BeginOverridesRenewal) {
+    // One that read the clock later came to the lock first.
+    let is_overtaken = arrival.now_ns < holder.renewed_ns;
+    if !(is_overtaken || begins && has_begun) || failpoint!(BeginOverridesRenewal) {
+        holder.renewed_ns = arrival.now_ns;
         Table::schedule(&mut shard, at, arrival);
     }
     true

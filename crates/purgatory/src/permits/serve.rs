@@ -101,6 +101,7 @@ impl<K: WatchKey> Semaphores<K> {
             weight,
             line,
             has_begun: false,
+            renewed_ns: 0,
             watchers: None,
         }))?;
         shard.records.keys.at_mut(line).taken += weight;

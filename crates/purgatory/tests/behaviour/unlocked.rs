@@ -137,7 +137,7 @@ fn a_replaced_waits_last_waker_is_dropped_unlocked() {
 // The clock.
 
 thread_local! {
-    /// Done at the next clock read of this thread.
+    /// Done at the next clock read of this thread, once the clock was read.
     static AT_NEXT_READ: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
@@ -150,10 +150,11 @@ struct Acting(SystemClock);
 
 impl Clock for Acting {
     fn now_ns(&self) -> u64 {
+        let now_ns = self.0.now_ns();
         if let Some(act) = AT_NEXT_READ.take() {
             act();
         }
-        self.0.now_ns()
+        now_ns
     }
 }
 
@@ -189,6 +190,27 @@ fn the_clock_is_read_unlocked_as_a_value_advances() {
         at_next_read(move || assert_eq!(waits.len(), 1));
         assert_eq!(marks.advance(&1, 5), Ok(1));
         assert_eq!(over(&mut wait), Ok(5));
+    });
+}
+
+/// Another thread renews the lease before the one that has read the clock comes to the lock.
+#[test]
+fn a_renewal_that_stalls_shortens_no_later_one() {
+    in_time(|| {
+        let clock = Acting(SystemClock::default());
+        let timer = SystemTimer::builder().clock(clock).build().unwrap();
+        let permits = Permits::on(&timer, "leases", 1).unwrap();
+        let lease = permits.lease(1, MINUTE, MINUTE).wait_blocking();
+        let lease = Arc::new(lease.unwrap());
+        let later = lease.clone();
+        at_next_read(move || {
+            let clock = SystemClock::new();
+            while clock.now_ns() == 0 {} // it reads a later time
+            assert!(later.renew(MINUTE));
+        });
+        assert!(lease.renew(MS));
+        let next = permits.acquire(1, 100 * MS).wait_blocking();
+        assert_eq!(next.unwrap_err(), WaitError::Expired);
     });
 }
 
