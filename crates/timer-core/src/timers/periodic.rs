@@ -83,6 +83,8 @@ pub struct Periodic {
 struct Shared {
     state: Mutex<State>,
     run_over: Condvar,
+    /// The process that scheduled the task. A run that was under way at a fork is not in the child.
+    home: Home,
     /// Weak: the task lies on these wheels, and must not keep its timer alive.
     tasks: Weak<Tasks<Boxed>>,
 }
@@ -91,8 +93,8 @@ struct Shared {
 struct State {
     /// The pending run; none while the task runs.
     waiting: Option<TimerHandle>,
-    /// The thread of a run that was begun, and its process.
-    run_by: Option<(ThreadId, Home)>,
+    /// The thread of a run that was begun.
+    run_by: Option<ThreadId>,
     over: bool,
 }
 
@@ -144,8 +146,9 @@ impl Periodic {
 
     /// Cancels the task and waits until a run that began is over. Once this has returned true, the
     /// task neither runs nor is called. On a thread of a timer, inside the task, and in a child of
-    /// `fork`, it does not wait, and returns false while a run goes on. (Hold no lock that the task
-    /// takes. On an executor of your own two tasks must not wait for each other.)
+    /// `fork` for a task of its parent, it does not wait, and returns false while a run goes on.
+    /// (Hold no lock that the task takes. On an executor of your own two tasks must not wait for each
+    /// other.)
     ///
     /// ```
     /// use std::{sync::{Arc, atomic::{AtomicBool, Ordering::SeqCst}}, time::Duration};
@@ -165,13 +168,12 @@ impl Periodic {
     pub fn cancel_and_wait(&self) -> bool {
         self.cancel();
         let state = self.shared.state.lock();
-        let Some((thread, process)) = state.run_by else {
+        let Some(thread) = state.run_by else {
             return true;
         };
-        // Inside the task, or on a timer's thread, it might wait for itself. The thread of a run
-        // that was under way at a fork is not in the child.
+        // Inside the task, or on a timer's thread, it might wait for itself.
         let runs_here = thread == thread::current().id();
-        if runs_here || on_timer_thread() || process.is_elsewhere() {
+        if runs_here || on_timer_thread() || self.shared.home.is_elsewhere() {
             return false;
         }
         let is_running = |state: &mut State| state.run_by.is_some();
@@ -215,6 +217,7 @@ pub(super) fn start(
     let shared = Arc::new(Shared {
         state: Mutex::default(),
         run_over: Condvar::new(),
+        home: Home::here(),
         tasks: Arc::downgrade(&tasks.tasks),
     });
     let task = Box::new(Task {
@@ -261,7 +264,7 @@ impl<F: FnMut() + Send + 'static> TimerTask for Task<F> {
             return;
         }
         state.waiting = None;
-        state.run_by = Some((thread::current().id(), Home::here()));
+        state.run_by = Some(thread::current().id());
         drop(state);
         // 2. The run, with nothing locked. `cancel_and_wait` waits for its end.
         let result = contain(|| (self.act)());
