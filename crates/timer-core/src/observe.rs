@@ -23,7 +23,8 @@ pub struct TimerStats {
     /// Wake-ups that found no work: nothing was due any more, and no thread had called.
     pub spurious_wake_ups: u64,
     /// Panics of tasks, of handlers and of wakers, of owners of wheels, of executors and of jobs that
-    /// did not contain theirs, and of the clock on the reaper or as that is woken.
+    /// did not contain theirs, and of the clock on the reaper or as that is woken. Also periodic tasks
+    /// that ended since the timer was full.
     pub panics: u64,
     /// Grace periods after a pause of the process
     /// ([`SystemTimerBuilder::grace`](crate::SystemTimerBuilder::grace)).

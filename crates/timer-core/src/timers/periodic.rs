@@ -57,8 +57,9 @@ impl Pace {
 
 /// A task that runs again and again, until it is cancelled or the timer is shut down or dropped.
 ///
-/// A panic in one run is contained, counted and reported, and the task runs again. Dropping this
-/// does not cancel the task.
+/// A panic in one run is contained, counted and reported, and the task runs again. If at the end of
+/// a run the timer is full ([`TimerError::Full`]), the task ends, which is counted and reported as a
+/// panic is. Dropping this does not cancel the task.
 ///
 /// ```
 /// use std::{sync::mpsc, time::Duration};
@@ -181,8 +182,8 @@ impl Periodic {
         true
     }
 
-    /// Returns true until it is cancelled, or its timer is shut down or dropped: then no run falls
-    /// due any more. One that fell due before still begins, as every task does, unless it is
+    /// Returns true until it is cancelled, has ended since its timer was full, or its timer is shut
+    /// down or dropped: then no run falls due any more. One that fell due before still begins, as every task does, unless it is
     /// cancelled. O(1).
     pub fn is_active(&self) -> bool {
         if self.shared.state.lock().over {
@@ -283,11 +284,18 @@ impl<F: FnMut() + Send + 'static> TimerTask for Task<F> {
         let ended_ns = contain(|| tasks.driver().now_ns());
         let counted_ns = *ended_ns.as_ref().unwrap_or(&self.due_ns);
         self.due_ns = self.pace.next_ns(self.due_ns, counted_ns);
-        // Refused, the timer was shut down. A task that goes no further is dropped, and may panic.
+        // A task that goes no further is dropped, and may panic.
         let put_back = contain(|| self.put_back(&tasks));
-        let panics = [result.err(), ended_ns.err(), put_back.err()];
-        for panicked in panics.into_iter().flatten() {
-            tasks.report(&panicked);
+        // After a shutdown it just ends. Without a place for it, that is told as a panic is.
+        let full = match put_back {
+            Ok(Err(full @ TimerError::Full { .. })) => {
+                Some(format!("a periodic task has ended: {full}"))
+            }
+            _ => None,
+        };
+        let told = [result.err(), ended_ns.err(), put_back.err(), full];
+        for message in told.into_iter().flatten() {
+            tasks.report(&message);
         }
     }
 }
@@ -342,6 +350,29 @@ mod tests {
             assert_eq!(*reported.lock(), ["the clock panics"; 3]);
             assert!(beat.cancel() && tasks.is_empty());
         }
+    }
+
+    #[test]
+    fn a_periodic_task_that_finds_no_place_is_reported() {
+        let reported = Arc::new(plain::Mutex::default());
+        let hook: Arc<plain::Mutex<Vec<String>>> = reported.clone();
+        let report = move |said: &str| hook.lock().push(said.to_owned());
+        let mut driver = Driver::new();
+        driver.executors_mut().panics = Arc::new(Panics::new(report));
+        let tasks = TaskTimer::on(Arc::new(driver), <dyn TimerTask>::run, None);
+        // A run, after which others have taken all places.
+        let others = tasks.clone();
+        let take_all = move || {
+            others.tasks.make_no_place();
+            while others.schedule_at(Moment::NEVER, Box::new(|| ())).is_ok() {}
+        };
+        let beat = start(&tasks, MS, Pace::Rate(MS), take_all).unwrap();
+        assert_eq!(tasks.tasks.advance(0, 1_000_000).fired, 1);
+        tasks.tasks.clone().round_over();
+        let said = "a periodic task has ended: 67108864 tasks are pending already";
+        assert_eq!(*reported.lock(), [said]);
+        assert_eq!((tasks.panicked(), tasks.driver().stats().panics), (1, 1));
+        assert!(!beat.is_active() && !beat.cancel());
     }
 
     #[test]

@@ -185,6 +185,7 @@ impl SystemTimerBuilder {
     /// Calls `hook` with the message of each panic of a task, a waker, an owner of wheels, an
     /// executor, or the clock on the reaper, on the thread that panicked, after the program's panic
     /// hook. A panic of the clock as the reaper is woken is only counted: the caller may hold a lock.
+    /// Also with why a periodic task ended, if the timer was full ([`TimerError::Full`](crate::TimerError::Full)).
     pub fn on_panic(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.driver.executors_mut().panics = Arc::new(Panics::new(hook));
         self

@@ -517,3 +517,11 @@ impl<T> TimingWheel<T> {
         self.buckets.bucket_of(self.node(id)?)
     }
 }
+
+#[cfg(test)]
+impl<T> TimingWheel<T> {
+    /// Leaves the wheel the pages of nodes that it has.
+    pub(crate) fn make_no_page(&mut self) {
+        self.nodes.make_no_page();
+    }
+}
