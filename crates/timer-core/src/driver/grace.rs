@@ -68,6 +68,11 @@ impl Grace {
         wait
     }
 
+    /// Puts the next round off by `wait`, after a clock that panicked: that is no pause.
+    pub(super) fn put_off(&mut self, wait: Duration) {
+        self.planned_ns = later_ns(self.planned_ns, wait);
+    }
+
     /// Begins a round. Returns the rest of the grace period, which may begin with this round, if
     /// the wheels are not to be advanced yet. A call at `called_ns` (`u64::MAX` for none) meant the
     /// reaper to come at once.

@@ -103,6 +103,7 @@ impl Rounds {
         let panics = self.panics.clone();
         panics.contain(|| self.advance_all()).unwrap_or_else(|| {
             self.woken = true;
+            self.grace.put_off(AFTER_PANIC);
             Pause::For(AFTER_PANIC)
         })
     }
@@ -500,6 +501,30 @@ mod tests {
         panics.store(2, Ordering::Relaxed); // as the next round is planned
         assert_eq!(reaper.round_after(100 * MS), (Pause::For(AFTER_PANIC), 0));
         assert_eq!(reaper.round_after(1600 * MS), (Pause::For(100 * MS), 0));
+        assert_eq!(reaper.driver.stats().graces, 1);
+    }
+
+    #[test]
+    fn the_wait_after_a_panic_of_the_clock_is_no_pause() {
+        let panics = Arc::new(AtomicUsize::new(0));
+        let mut reaper = reaper(|driver, clock| {
+            driver.config.grace = Some(20 * MS);
+            driver.clock = DriverClock::User(Arc::new(Panicking(clock, panics.clone())));
+        });
+        reaper.schedule(1000 * MS);
+        reaper.round_after(NONE);
+        // As a round begins, and as one is planned.
+        for (by, read) in [(20 * MS, 1), (AFTER_PANIC, 2)] {
+            panics.store(read, Ordering::Relaxed);
+            assert_eq!(reaper.round_after(by), (Pause::For(AFTER_PANIC), 0));
+        }
+        assert_eq!(reaper.round_after(AFTER_PANIC), (Pause::For(20 * MS), 0));
+        assert_eq!(reaper.driver.stats().graces, 0);
+        // A pause in that wait is noticed.
+        panics.store(2, Ordering::Relaxed);
+        reaper.round_after(20 * MS);
+        let late = AFTER_PANIC + 21 * MS;
+        assert_eq!(reaper.round_after(late), (Pause::For(20 * MS), 0));
         assert_eq!(reaper.driver.stats().graces, 1);
     }
 

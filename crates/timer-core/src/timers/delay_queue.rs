@@ -162,7 +162,8 @@ impl<T> DelayQueue<T> {
     /// whose heartbeats lie unread. When a poll comes more than `bound` later than the owner was to
     /// be woken, due values wait for one more `bound`. Each such period is followed by a poll that
     /// yields. An owner that was busy for longer than `bound` counts as paused, too; one that left an
-    /// empty queue unpolled does not.
+    /// empty queue unpolled does not. After a panic of its [clock](crate::Clock) a timer wakes nobody
+    /// for 100 ms: with a bound below that, the owner counts as paused.
     ///
     /// While the queue holds values, an owner that waits is woken at least once each `bound`, so
     /// that every pause longer than twice the bound is noticed. [`insert_at`](Self::insert_at) and
