@@ -1,7 +1,7 @@
 //! The page and its events as routes (feature `axum`).
 //!
-//! One [`Feed`] serves all clients. Each asks it for an event later than the last one that it has
-//! sent on; the first to ask makes it, on a blocking thread, and the others get the same.
+//! One [`Feed`] serves all clients. While there are any, one task makes the events. A client takes the
+//! latest when its connection takes more, so one that is slow misses some, and none waits for another.
 
 use std::{
     convert::Infallible,
@@ -20,7 +20,8 @@ use axum::{
 };
 use futures_util::{Stream, stream};
 use tokio::{
-    sync::Mutex as AsyncMutex,
+    spawn,
+    sync::watch::{self, Receiver, Sender},
     task::spawn_blocking,
     time::{Instant, sleep_until},
 };
@@ -40,6 +41,7 @@ impl Live {
     /// that would take more than a fifth of the time, and not at all while there is no listener: no
     /// thread wakes then, and no [history](Live#history) is kept but by [`record`](Self::record). It
     /// is made on one of tokio's blocking threads; the runtime must have its time driver enabled.
+    /// A listener that does not keep up misses events. It delays no other one, and holds one event.
     ///
     /// # Cancellation
     /// The stream of events ends when the client disconnects, or when the server drops the
@@ -61,7 +63,7 @@ impl Live {
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     pub fn router(&self) -> Router {
-        let feed = Arc::new(Feed::new(self.clone()));
+        let feed = Feed::new(self.clone());
         Router::new()
             .route("/", get(page))
             .route("/events", get(async move || events(feed.clone())))
@@ -80,113 +82,81 @@ async fn page() -> impl IntoResponse {
 
 /// Serves the stream of events to one client.
 fn events(feed: Arc<Feed>) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
-    let events = stream::unfold((feed, 0), |(feed, seen)| async move {
-        let NumberedEvent { number, event } = feed.after(seen).await?;
-        let event = sse::Event::default().data(&*event);
-        // The first event tells the browser how soon to reconnect.
-        let event = if seen == 0 { event.retry(RETRY) } else { event };
-        Some((Ok(event), (feed, number)))
+    let events = stream::unfold(feed.listen(), |mut latest| async move {
+        let event = next(&mut latest).await?;
+        // The browser learns how soon to reconnect.
+        let event = sse::Event::default().data(&*event).retry(RETRY);
+        Some((Ok(event), latest))
     });
     Sse::new(events).keep_alive(KeepAlive::default())
 }
 
-/// One event for all clients of the page.
+/// The latest event, for all clients; `None` before the first.
+type Latest = Option<Arc<str>>;
+
+/// Returns the latest event once it is one that was not seen; `None` when there will be no more.
+async fn next(latest: &mut Receiver<Latest>) -> Latest {
+    latest.changed().await.ok()?;
+    latest.borrow_and_update().clone()
+}
+
+/// The events for all clients of the page.
 struct Feed {
     live: Live,
-    latest: Arc<Mutex<Latest>>,
-    /// Held by the client that waits for the time of the next event, then by the thread that makes
-    /// it. If that client is dropped while it waits, another one has the event made.
-    making: Arc<AsyncMutex<()>>,
-}
-
-/// The latest event, and when the next one may be made.
-#[derive(Default)]
-struct Latest {
-    event: Option<NumberedEvent>,
-    number: u64,
-    next_at: Option<Instant>,
-}
-
-/// An event with its number.
-#[derive(Clone)]
-struct NumberedEvent {
-    number: u64,
-    event: Arc<str>,
+    /// Of the task that makes events; closed when there is none. It has seen nothing, so a new client
+    /// is shown the latest event at once.
+    latest: Mutex<Receiver<Latest>>,
 }
 
 impl Feed {
-    fn new(live: Live) -> Feed {
-        Feed {
+    fn new(live: Live) -> Arc<Feed> {
+        let (_, closed) = watch::channel(None);
+        Arc::new(Feed {
             live,
-            latest: Arc::default(),
-            making: Arc::default(),
-        }
+            latest: Mutex::new(closed),
+        })
     }
 
-    fn latest(&self) -> MutexGuard<'_, Latest> {
+    fn latest(&self) -> MutexGuard<'_, Receiver<Latest>> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the latest event, if it is later than number `seen`.
-    fn latest_after(&self, seen: u64) -> Option<NumberedEvent> {
-        let latest = self.latest().event.clone();
-        latest.filter(|latest| latest.number > seen)
+    /// Adds a listener. The first one starts the task that makes events.
+    fn listen(self: Arc<Self>) -> Receiver<Latest> {
+        let mut latest = self.latest();
+        if latest.has_changed().is_err() {
+            let (made, shown) = watch::channel(None);
+            *latest = shown;
+            spawn(self.clone().make(made));
+        }
+        latest.clone()
     }
 
-    /// Returns an event later than number `seen`; `None` when it cannot be made.
-    ///
-    /// # Cancellation
-    /// A dropped call leaves the event to the next one, after the usual pause. One that is being made
-    /// is the next one's.
-    async fn after(&self, seen: u64) -> Option<NumberedEvent> {
-        // 1. While another client makes the next event, a new client gets the latest at once: it is
-        //    of now. The others wait for the next.
-        let making = match self.making.clone().try_lock_owned() {
-            Ok(making) => making,
-            Err(_) => {
-                if let Some(latest) = self.latest_after(seen) {
-                    return Some(latest);
-                }
-                self.making.clone().lock_owned().await
-            }
-        };
-
-        // 2. The latest may be one that this client has not seen, and still of now.
-        let next_at = self.latest().next_at;
-        if let Some(next_at) = next_at {
-            if Instant::now() < next_at {
-                if let Some(latest) = self.latest_after(seen) {
-                    return Some(latest);
+    /// Makes events for as long as there are listeners.
+    async fn make(self: Arc<Self>, mut made: Sender<Latest>) {
+        loop {
+            // 1. On a thread that may block. A panic ends the streams; who comes then waits for the next.
+            let begun = Instant::now();
+            let live = self.live.clone();
+            match spawn_blocking(move || live.event()).await {
+                Ok(event) => drop(made.send_replace(Some(event.into()))),
+                Err(_) => {
+                    let (next, shown) = watch::channel(None);
+                    made = next;
+                    *self.latest() = shown;
                 }
             }
-            sleep_until(next_at).await;
+            // 2. A slow event is followed by a longer pause.
+            let pause = Live::PAUSE.max(begun.elapsed() * PAUSE_FACTOR);
+            sleep_until(begun + pause).await;
+            // 3. The last has left: the next one starts anew. Under the lock, so that none comes meanwhile.
+            let latest = self.latest();
+            if made.receiver_count() == 1 {
+                drop(made);
+                drop(latest);
+                return;
+            }
         }
-
-        // 3. The latest is not of now if nobody has listened since. The pause is set first, as the
-        //    event may panic.
-        let begun = Instant::now();
-        if next_at.is_some_and(|next_at| begun >= next_at + Live::PAUSE) {
-            self.latest().event = None;
-        }
-        self.latest().next_at = Some(begun + Live::PAUSE);
-
-        // 4. Make it on a thread that may block, and that has the making until it is done: this
-        //    future may be dropped meanwhile. A slow event is followed by a longer pause.
-        let (live, latest) = (self.live.clone(), self.latest.clone());
-        let make = move || {
-            let event = live.event();
-            let mut latest = latest.lock().unwrap_or_else(PoisonError::into_inner);
-            latest.next_at = Some(begun + Live::PAUSE.max(begun.elapsed() * PAUSE_FACTOR));
-            latest.number += 1;
-            let made = NumberedEvent {
-                number: latest.number,
-                event: event.into(),
-            };
-            latest.event = Some(made.clone());
-            drop((latest, making));
-            made
-        };
-        spawn_blocking(make).await.ok()
     }
 }
 
@@ -203,6 +173,7 @@ mod tests {
         task::Poll,
     };
 
+    use futures_util::StreamExt;
     use purgatory::{Purgatory, Timeout, when};
     use timer_core::ManualTimer;
     use tokio::time::{sleep, timeout};
@@ -221,110 +192,136 @@ mod tests {
             .unwrap()
     }
 
-    fn feed() -> Feed {
+    fn feed() -> Arc<Feed> {
         Feed::new(Live::new())
+    }
+
+    /// Waits until no task makes events.
+    async fn over(feed: &Feed) {
+        while feed.latest().has_changed().is_ok() {
+            sleep(Live::PAUSE / 10).await;
+        }
+    }
+
+    #[test]
+    fn a_listener_that_is_not_polled_delays_no_other() {
+        runtime().block_on(async {
+            let feed = feed();
+            let listen = || events(feed.clone()).into_response().into_body();
+            let (held, other) = (listen(), listen());
+            let mut held = held.into_data_stream();
+            held.next().await.unwrap().unwrap();
+            assert!(poll_once(pin!(held.next())).await.is_pending()); // its window is full
+            let three = other.into_data_stream().take(3).count();
+            let three = timeout(100 * Live::PAUSE, three).await;
+            assert_eq!(three, Ok(3), "the other one waits for it");
+        });
+    }
+
+    #[test]
+    fn a_slow_listener_is_shown_the_latest_event() {
+        runtime().block_on(async {
+            let feed = feed();
+            let (mut slow, mut other) = (feed.clone().listen(), feed.listen());
+            let mut shown = None;
+            for _ in 0..3 {
+                shown = next(&mut other).await;
+            }
+            let latest = next(&mut slow).await;
+            assert!(Arc::ptr_eq(&latest.unwrap(), &shown.unwrap()));
+            // It has missed the others.
+            assert!(poll_once(pin!(next(&mut slow))).await.is_pending());
+        });
     }
 
     #[test]
     fn new_listener_does_not_wait_for_the_next_event() {
         runtime().block_on(async {
             let feed = feed();
-            let first = feed.after(0).await.unwrap();
-            let mut next = pin!(feed.after(first.number));
-            assert!(poll_once(next.as_mut()).await.is_pending()); // it has the making
-            let Poll::Ready(late) = poll_once(pin!(feed.after(0))).await else {
+            let mut first = feed.clone().listen();
+            let shown = next(&mut first).await.unwrap();
+            assert!(poll_once(pin!(next(&mut first))).await.is_pending());
+            let Poll::Ready(late) = poll_once(pin!(next(&mut feed.listen()))).await else {
                 panic!("it waits for the next event");
             };
-            assert_eq!(late.unwrap().number, first.number);
-            assert_eq!(next.await.unwrap().number, 2);
-        });
-    }
-
-    #[test]
-    fn listeners_share_one_event() {
-        runtime().block_on(async {
-            let feed = feed();
-            let first = feed.after(0).await.unwrap();
-            let again = feed.after(0).await.unwrap();
-            assert_eq!((first.number, again.number), (1, 1));
-            assert!(Arc::ptr_eq(&first.event, &again.event));
+            assert!(Arc::ptr_eq(&late.unwrap(), &shown));
         });
     }
 
     #[test]
     fn next_event_waits_for_its_time() {
         runtime().block_on(async {
-            let feed = feed();
             let begun = Instant::now();
-            let first = feed.after(0).await.unwrap();
-            assert_eq!(feed.after(first.number).await.unwrap().number, 2);
+            let mut listener = feed().listen();
+            for _ in 0..2 {
+                next(&mut listener).await.unwrap();
+            }
             assert!(begun.elapsed() >= Live::PAUSE);
         });
     }
 
-    #[test]
-    fn dropped_listener_leaves_the_event_to_another() {
-        runtime().block_on(async {
-            let feed = feed();
-            let first = feed.after(0).await.unwrap();
-            let dropped = poll_once(pin!(feed.after(first.number))).await;
-            assert!(dropped.is_pending(), "before its time");
-            assert_eq!(feed.after(first.number).await.unwrap().number, 2);
-        });
-    }
-
-    /// Shows one key, for which it waits until the gate is open. Returns the feed, and the most
-    /// events that were made at a time.
-    fn gated_feed(gate: &Arc<RwLock<()>>) -> (Feed, Arc<AtomicUsize>) {
+    /// Shows one key, for which it waits until the gate is open. Returns the feed, the events that
+    /// were begun, and the most that were made at a time.
+    fn gated_feed(gate: &Arc<RwLock<()>>) -> (Arc<Feed>, Arc<[AtomicUsize; 2]>) {
         let waits: Purgatory<u32> = Purgatory::on(&ManualTimer::new(), "gated").unwrap();
         let parked = waits.try_complete_else_watch(when(|| false, drop), &[1], Timeout::Never);
         parked.unwrap();
-        let (most, now) = (Arc::new(AtomicUsize::new(0)), AtomicUsize::new(0));
-        let seen = most.clone();
-        let gate = gate.clone();
+        let (counts, now) = (Arc::<[AtomicUsize; 2]>::default(), AtomicUsize::new(0));
+        let (seen, gate) = (counts.clone(), gate.clone());
         let show = move |_: &u32, _: &mut Formatter<'_>| {
-            seen.fetch_max(now.fetch_add(1, Relaxed) + 1, Relaxed);
+            seen[0].fetch_add(1, Relaxed);
+            seen[1].fetch_max(now.fetch_add(1, Relaxed) + 1, Relaxed);
             drop(gate.read());
             now.fetch_sub(1, Relaxed);
             Ok(())
         };
-        (Feed::new(Live::new().purgatory_with(&waits, show)), most)
+        (Feed::new(Live::new().purgatory_with(&waits, show)), counts)
     }
 
     #[test]
     fn listeners_that_leave_have_one_event_made_at_a_time() {
         runtime().block_on(async {
             let gate = Arc::default();
-            let (feed, most) = gated_feed(&gate);
+            let (feed, counts) = gated_feed(&gate);
             let closed = gate.write();
             for _ in 0..2 {
-                let left = timeout(Live::PAUSE * 3 / 2, feed.after(0)).await;
+                let mut leaves = feed.clone().listen();
+                let left = timeout(Live::PAUSE * 3 / 2, next(&mut leaves)).await;
                 assert!(left.is_err());
             }
             drop(closed);
             // It is not made in vain: the next one has it.
-            assert_eq!(feed.after(0).await.unwrap().number, 1);
-            assert_eq!(most.load(Relaxed), 1);
+            next(&mut feed.listen()).await.unwrap();
+            assert_eq!(counts[1].load(Relaxed), 1);
         });
     }
 
     #[test]
-    fn second_listener_after_a_pause_is_shown_nothing_old() {
+    fn without_a_listener_no_event_is_made() {
         runtime().block_on(async {
             let gate = Arc::default();
-            let (feed, _) = gated_feed(&gate);
-            assert_eq!(feed.after(0).await.unwrap().number, 1);
-            sleep(3 * Live::PAUSE).await; // nobody listens
+            let (feed, counts) = gated_feed(&gate);
+            next(&mut feed.clone().listen()).await.unwrap();
+            let begun = counts[0].load(Relaxed);
+            over(&feed).await;
+            assert_eq!(counts[0].load(Relaxed), begun);
+            // The next one is shown nothing old.
             let closed = gate.write();
-            let mut first = pin!(feed.after(0));
-            assert!(poll_once(first.as_mut()).await.is_pending()); // it makes the next
-            let mut second = pin!(feed.after(0));
-            if let Poll::Ready(shown) = poll_once(second.as_mut()).await {
-                panic!("event {} is of a second ago", shown.unwrap().number);
-            }
+            let mut next_one = feed.listen();
+            assert!(poll_once(pin!(next(&mut next_one))).await.is_pending());
             drop(closed);
-            assert_eq!(first.await.unwrap().number, 2);
-            assert_eq!(second.await.unwrap().number, 2);
+            next(&mut next_one).await.unwrap();
+            assert!(counts[0].load(Relaxed) > begun);
         });
+    }
+
+    #[test]
+    fn a_runtime_that_ends_leaves_the_feed_to_another() {
+        let feed = feed();
+        for _ in 0..2 {
+            runtime().block_on(async {
+                next(&mut feed.clone().listen()).await.unwrap();
+            });
+        }
     }
 }
