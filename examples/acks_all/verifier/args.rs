@@ -36,7 +36,7 @@ pub(crate) struct Args {
     pub(crate) input: Option<PathBuf>,
 
     /// How many seconds to produce
-    #[arg(long, default_value = "10", value_parser = seconds)]
+    #[arg(long, default_value = "10", allow_hyphen_values = true, value_parser = seconds)]
     pub(crate) seconds: Duration,
 
     /// Producers, each a thread
@@ -48,7 +48,8 @@ pub(crate) struct Args {
     pub(crate) partitions: u32,
 
     /// How long a produce waits for its acknowledgement before it expires
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = between("1ms", "1h"))]
+    #[arg(long, value_name = "DURATION", default_value = "1s")]
+    #[arg(allow_hyphen_values = true, value_parser = between("1ms", "1h"))]
     pub(crate) timeout: Duration,
 
     /// Records that each producer lets wait at once
@@ -60,15 +61,18 @@ pub(crate) struct Args {
     pub(crate) rate: u32,
 
     /// Pause of a follower between two rounds of fetches
-    #[arg(long, value_name = "DURATION", default_value = "1ms", value_parser = between("100us", "1m"))]
+    #[arg(long, value_name = "DURATION", default_value = "1ms")]
+    #[arg(allow_hyphen_values = true, value_parser = between("100us", "1m"))]
     pub(crate) follower_lag: Duration,
 
     /// When follower 2 stops fetching, counted from the start [default: after a third of the run]
-    #[arg(long, value_name = "DURATION", value_parser = between("0s", "1day"), requires = "stall_for")]
+    #[arg(long, value_name = "DURATION", requires = "stall_for")]
+    #[arg(allow_hyphen_values = true, value_parser = between("0s", "1day"))]
     pub(crate) stall_from: Option<Duration>,
 
     /// How long follower 2 does not fetch; the stall begins during the run [default: no stall]
-    #[arg(long, value_name = "DURATION", value_parser = between("1ms", "1day"))]
+    #[arg(long, value_name = "DURATION")]
+    #[arg(allow_hyphen_values = true, value_parser = between("1ms", "1day"))]
     pub(crate) stall_for: Option<Duration>,
 
     /// At the end of its stall, which is during the run, follower 2 falls out of the in-sync set
@@ -92,7 +96,8 @@ pub(crate) struct Args {
     pub(crate) metrics_addr: SocketAddr,
 
     /// How long to go on serving them after the table
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = between("0s", "1day"))]
+    #[arg(long, value_name = "DURATION", default_value = "0s")]
+    #[arg(allow_hyphen_values = true, value_parser = between("0s", "1day"))]
     pub(crate) linger: Duration,
 }
 

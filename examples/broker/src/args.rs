@@ -41,7 +41,8 @@ pub struct Args {
     /// Time a follower takes between two fetches, so that an acks=all produce is seen to wait for
     /// it: its next fetch says that it has the records
     // Less than the time after which the leader closes an idle connection.
-    #[arg(long, default_value = "10ms", value_parser = between("0s", "5m"))]
+    #[arg(long, default_value = "10ms")]
+    #[arg(allow_hyphen_values = true, value_parser = between("0s", "5m"))]
     pub follower_interval: Duration,
 
     /// A follower not caught up for this many milliseconds leaves the in-sync set
@@ -172,6 +173,7 @@ mod tests {
             ("--max-log=0", "from 1 to 18446744073709551615"),
             ("--max-partitions=32001", "from 1 to 32000"),
             ("--follower-interval=0s", ""),
+            ("--follower-interval=-1s", "from 0s to 5m"),
             ("--follower-interval=1ns", ""),
             ("--follower-interval=5m", ""),
             ("--follower-interval=5m 1ns", "from 0s to 5m"),

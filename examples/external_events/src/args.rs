@@ -39,7 +39,7 @@ pub struct Args {
 
     /// Longest `wait` a request may ask for
     #[arg(long, value_name = "DURATION", default_value = "60s")]
-    #[arg(value_parser = between("1ms", "1h"))]
+    #[arg(allow_hyphen_values = true, value_parser = between("1ms", "1h"))]
     pub max_wait: Duration,
 
     /// Requests that may wait at once; one more is answered with 503
@@ -54,7 +54,8 @@ pub struct Args {
     pub max_orders: usize,
 
     /// How long to wait for open connections to end after Ctrl-C
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = between("0s", "1h"))]
+    #[arg(long, value_name = "DURATION", default_value = "5s")]
+    #[arg(allow_hyphen_values = true, value_parser = between("0s", "1h"))]
     pub shutdown_within: Duration,
 
     /// Where Prometheus metrics and the live page are served; port 0 takes a free one
@@ -72,12 +73,14 @@ mod tests {
             ("--max-wait=1ms", ""),
             ("--max-wait=1h", ""),
             ("--max-wait=0s", "from 1ms to 1h"),
+            ("--max-wait=-1s", "from 1ms to 1h"),
             ("--max-wait=18446744073709551616s", "from 1ms to 1h"),
             ("--max-parked=1000000", ""),
             ("--max-parked=0", "from 1 to 1000000"),
             ("--max-parked=many", "from 1 to 1000000"),
             ("--max-orders=10000001", "from 1 to 10000000"),
             ("--shutdown-within=0s", ""),
+            ("--shutdown-within=-1s", "from 0s to 1h"),
             ("--shutdown-within=61m", "from 0s to 1h"),
             ("--listen=8080", "IP:PORT"),
             ("--metrics-addr=127.0.0.1:65536", "IP:PORT"),

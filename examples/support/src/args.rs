@@ -1,4 +1,6 @@
 //! Parsers of arguments that name their bounds when they refuse a value, for clap's `value_parser`.
+//! A negative number comes to them by the command's `allow_negative_numbers`, a negative duration by
+//! the argument's `allow_hyphen_values`.
 
 use std::{fmt::Display, ops::RangeInclusive, str::FromStr, time::Duration};
 
@@ -39,28 +41,37 @@ where
 
 /// Asserts that a program's arguments are parsed as they should be at their bounds. For tests.
 ///
-/// Each line is a flag with a value, such as `--rate=7`, and a text. The empty text stands for a
-/// value that is accepted. Any other one must be in the message that refuses the value, and the
-/// value, too; the exit code is 2.
+/// Each line is a flag with a value, such as `--rate=7`, and a text; the flag is tried with its value
+/// behind it, too, as `--rate 7`. The empty text stands for a value that is accepted. Any other one
+/// must be in the message that refuses the value, and the value, too; the exit code is 2.
 ///
 /// # Panics
 /// When a line is not so.
 pub fn assert_parsed<A: Parser>(lines: &[(&str, &str)]) {
     for (argument, named) in lines {
-        let parsed = A::try_parse_from(["program", argument]);
-        let Err(refused) = parsed else {
-            assert!(named.is_empty(), "{argument}: accepted");
-            continue;
-        };
-        let message = refused.to_string();
-        assert!(!named.is_empty(), "{argument}: {message}");
-        assert_eq!(refused.exit_code(), 2, "{argument}");
-        assert!(message.contains(named), "{argument}: {message}");
-        let value = argument
-            .split_once('=')
-            .map_or(*argument, |(_, value)| value);
-        assert!(message.contains(value), "{argument}: {message}");
+        match argument.split_once('=') {
+            Some((flag, value)) => {
+                assert_answer::<A>(&[argument], value, named);
+                assert_answer::<A>(&[flag, value], value, named);
+            }
+            None => assert_answer::<A>(&[argument], argument, named),
+        }
     }
+}
+
+/// Asserts that arguments are accepted, if `named` is empty, or refused by a message with it and the
+/// value.
+fn assert_answer<A: Parser>(arguments: &[&str], value: &str, named: &str) {
+    let parsed = A::try_parse_from([&["program"], arguments].concat());
+    let Err(refused) = parsed else {
+        assert!(named.is_empty(), "{arguments:?}: accepted");
+        return;
+    };
+    let message = refused.to_string();
+    assert!(!named.is_empty(), "{arguments:?}: {message}");
+    assert_eq!(refused.exit_code(), 2, "{arguments:?}");
+    assert!(message.contains(named), "{arguments:?}: {message}");
+    assert!(message.contains(value), "{arguments:?}: {message}");
 }
 
 #[cfg(test)]
@@ -68,8 +79,10 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Parser)]
+    #[command(allow_negative_numbers = true)]
     struct Args {
-        #[arg(long, default_value = "1s", value_parser = between("1ms", "1h"))]
+        #[arg(long, default_value = "1s")]
+        #[arg(allow_hyphen_values = true, value_parser = between("1ms", "1h"))]
         wait: Duration,
         #[arg(long, default_value = "1", value_parser = number(1..=u64::MAX))]
         count: u64,

@@ -41,7 +41,7 @@ use crate::{
 /// Prints each measure, then Markdown tables of the medians; less is better. A full run takes some
 /// minutes and about 3 GB of memory, one with --quick less than a minute.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(version, allow_negative_numbers = true)]
 struct Args {
     /// A tenth of the sizes and one round: a first look, not figures to quote.
     #[arg(long)]
