@@ -358,4 +358,27 @@ mod tests {
         assert_eq!(workers.panicked(), 15, "those of 0, 7, .. 98");
         assert_eq!(workers.queued(), Some(0));
     }
+
+    /// One that is busy finishes its queue first.
+    #[test]
+    fn workers_end_when_they_are_dropped() {
+        let workers = Workers::start("test", 1).unwrap();
+        let queue = Arc::downgrade(&workers.queue);
+        let (go_on, told) = mpsc::channel::<()>();
+        let waits = move || assert!(told.recv().is_err());
+        workers.execute(Job::new(waits));
+        let (done, results) = mpsc::channel();
+        let done = move || done.send(()).unwrap();
+        workers.execute(Job::new(done.clone()));
+        workers.execute(Job::new(done));
+        while workers.queued() != Some(2) {
+            std::thread::yield_now(); // until the worker has the first
+        }
+        drop(workers);
+        drop(go_on);
+        assert_eq!(results.iter().count(), 2);
+        while queue.strong_count() > 0 {
+            std::thread::yield_now(); // for ever, if the worker waited for a job
+        }
+    }
 }

@@ -363,6 +363,66 @@ mod tests {
         assert_eq!(reaper.round_after(NS), (Pause::UntilWoken, 1));
     }
 
+    /// A wake-up for nothing is one that no thread has called for.
+    #[test]
+    fn rounds_count_their_wake_ups_and_work() {
+        let mut reaper = reaper(|_, _| ());
+        let cancelled = reaper.schedule(5 * MS);
+        let counts = |reaper: &Reaper| {
+            let stats = reaper.driver.stats();
+            [stats.wake_ups, stats.spurious_wake_ups, stats.fired]
+        };
+        reaper.round_after(NONE);
+        assert_eq!(counts(&reaper), [0, 0, 0]);
+        assert!(reaper.tasks.cancel(cancelled).is_some());
+        reaper.round_after(5 * MS);
+        assert_eq!(counts(&reaper), [1, 1, 0]);
+        reaper.schedule(5 * MS);
+        reaper.round_after(NONE);
+        assert_eq!(counts(&reaper), [2, 1, 0]);
+        let _new = TaskTimer::on(reaper.driver.clone(), |()| (), None);
+        reaper.round_after(NONE);
+        assert_eq!(counts(&reaper), [3, 1, 0]);
+        reaper.round_after(5 * MS);
+        assert_eq!(counts(&reaper), [4, 1, 1]);
+        // One is handed down.
+        reaper.schedule(5000 * MS);
+        let mut pause = reaper.round_after(NONE).0;
+        while let Pause::For(wait) = pause {
+            pause = reaper.round_after(wait).0;
+        }
+        assert_eq!(counts(&reaper), [7, 1, 2]);
+        assert_eq!(reaper.driver.stats().cascaded, 1);
+    }
+
+    /// More is due than one round does.
+    #[test]
+    fn a_round_that_hands_over_and_down_yields() {
+        let mut reaper = reaper(|_, _| ());
+        for _ in 0..1000 {
+            reaper.schedule(5000 * MS);
+        }
+        let (Pause::For(until_bucket), 0) = reaper.round_after(NONE) else {
+            panic!("their bucket is to come");
+        };
+        reaper.schedule(until_bucket - MS);
+        assert_eq!(reaper.round_after(until_bucket), (Pause::Yield, 1));
+        assert_eq!(reaper.round_after(NONE), (Pause::None, 1));
+    }
+
+    /// The signal has 64 shards a word; each thread has a shard.
+    #[test]
+    fn work_on_any_of_128_shards_is_found() {
+        let mut reaper = reaper(|driver, _| driver.config.shard_count = 128);
+        for _ in 0..128 {
+            let tasks = reaper.tasks.clone();
+            let schedule = move || tasks.schedule(50 * MS, ()).unwrap();
+            std::thread::spawn(schedule).join().unwrap();
+        }
+        reaper.round_after(NONE);
+        assert_eq!(reaper.round_after(50 * MS), (Pause::UntilWoken, 128));
+    }
+
     #[test]
     fn owners_that_are_gone_are_swept_out() {
         let mut reaper = reaper(|_, _| ());

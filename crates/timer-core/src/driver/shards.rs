@@ -473,6 +473,36 @@ mod tests {
         assert_eq!(shards.made_from(128), None);
     }
 
+    /// All of them have one deadline, in a coarse bucket.
+    #[test]
+    fn shards_hand_down_apart_but_on_a_manual_timer() {
+        for manual in [false, true] {
+            let mut driver = Driver::new();
+            driver.config.manual = manual;
+            let shards = driver.shards(64, (), |(), plan| plan.wheel());
+            let mut dues = Vec::new();
+            for number in 0..64 {
+                let mut shard = shards.lock(number);
+                assert_eq!(shard.number(), number);
+                dues.push(shard.insert(1000, ()).unwrap().due);
+            }
+            dues.sort_unstable();
+            dues.dedup();
+            assert_eq!(dues.len() == 1, manual, "{dues:?}");
+        }
+    }
+
+    #[test]
+    fn default_shards_are_enough_for_all_processors() {
+        let processors = thread::available_parallelism().unwrap().get();
+        for a_processor in [1, 5, 64, 256] {
+            let shards = default_shards(a_processor);
+            assert!(shards.is_power_of_two() && shards >= a_processor);
+            let enough = (a_processor * processors).min(MAX_SHARDS);
+            assert!((enough..2 * enough).contains(&shards), "{shards} shards");
+        }
+    }
+
     /// A shard that says whether it was made closed.
     struct Told(TimingWheel<()>, bool);
 

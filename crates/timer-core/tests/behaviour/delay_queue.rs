@@ -64,6 +64,7 @@ fn due_values_can_still_be_removed_and_reset() {
     assert_eq!(queue.remove(&keys[1]), Some(2)); // found due, not polled out
     assert!(queue.reset(&keys[2], Duration::ZERO)); // due at once: behind the others
     assert!(queue.reset(&keys[3], MS));
+    assert_eq!(queue.get(&keys[4]), Some(&5));
     *queue.get_mut(&keys[4]).unwrap() = 50;
     assert_eq!(poll_all(&mut queue, &task), [50, 3]);
     timer.advance(MS);

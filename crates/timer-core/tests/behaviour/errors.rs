@@ -54,6 +54,10 @@ fn a_task_that_was_not_scheduled_leaves_its_reason() {
         .with_handler(drop::<u32>)
         .schedule(second, 7)
         .unwrap_err();
+    assert_eq!(
+        late.to_string(),
+        "not scheduled: the timer has been shut down"
+    );
     assert_eq!((late.reason, late.into_task()), (TimerError::Closed, 7));
 }
 

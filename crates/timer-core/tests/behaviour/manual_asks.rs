@@ -133,6 +133,20 @@ fn tasks_that_schedule_nothing_let_a_settle_end() {
     assert_eq!(timer.now().as_nanos(), 1_000_000_000);
 }
 
+/// Whatever they schedule: here nothing comes before what there is.
+#[test]
+fn a_settle_goes_on_while_tasks_schedule() {
+    let timer = ManualTimer::new();
+    let mut settled = pin!(timer.settle(Duration::ZERO));
+    for _ in 0..5 {
+        for _ in 0..60 {
+            assert!(poll(&mut settled).is_pending());
+        }
+        timer.schedule(HOUR, || ()).unwrap();
+    }
+    while poll(&mut settled).is_pending() {}
+}
+
 /// Locked before it is attached, and gone with what it had.
 #[test]
 fn owners_come_and_go_between_two_questions() {

@@ -289,6 +289,9 @@ fn a_shutdown_waits_for_what_is_running_or_its_limit() {
             for _ in 0..10_000 {
                 thread::yield_now();
             } // one that does not wait gets away
+            while timer.shutdown(Duration::ZERO).threads != 1 {
+                thread::yield_now(); // until the worker is the last
+            }
             callers
         });
         for caller in callers {
