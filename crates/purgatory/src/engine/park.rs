@@ -40,7 +40,7 @@ impl<K: WatchKey, O: DelayedOperation> Drop for PlaceGuard<'_, K, O> {
 }
 
 /// An operation whose keys are not all watched yet. Dropped then, as when a key's `Eq` panics, it
-/// takes the operation's entry and watches away.
+/// takes the operation's entry and watches away, and counts its check.
 struct Arriving<'a, K: WatchKey, O: DelayedOperation> {
     core: &'a Arc<Core<K, O>>,
     handle: TimerHandle,
@@ -64,6 +64,7 @@ impl<K: WatchKey, O: DelayedOperation> Drop for Arriving<'_, K, O> {
             to_release.last_secondary = self.last_secondary;
             self.core.release_uncalled(to_release);
         }
+        self.core.count_unparked();
     }
 }
 
