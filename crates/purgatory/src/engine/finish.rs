@@ -10,10 +10,7 @@ use std::{mem::needs_drop, sync::Arc, time::Duration};
 use timer_core::Job;
 
 use crate::{
-    engine::{
-        Core,
-        trampoline::{Call, enqueue},
-    },
+    engine::{Core, trampoline::Call},
     operation::{DelayedOperation, Outcome},
     shard::{AllEnded, Ended, SecondaryId, ToRelease},
     watches::WatchKey,
@@ -96,11 +93,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// hold what ends the next operation.
     #[inline]
     fn drop_key_in(self: &Arc<Self>, call: &Call<'_>, key: K) {
-        if needs_drop::<K>() && call.is_nested() {
-            let core = self.clone();
-            enqueue(move || core.drop_key(key));
-        } else {
-            self.drop_key(key);
+        if needs_drop::<K>() {
+            call.in_turn(self, |core| core.drop_key(key));
         }
     }
 
@@ -144,12 +138,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Calls back inside the outermost call on this thread: now, or when that call gets to it.
     #[inline]
     pub(super) fn call_back_in(self: &Arc<Self>, call: &Call<'_>, ended: Ended<K, O>) {
-        if call.is_nested() {
-            let core = self.clone();
-            enqueue(move || core.call_back_ended(ended));
-        } else {
-            self.call_back_ended(ended);
-        }
+        call.in_turn(self, |core| core.call_back_ended(ended));
     }
 
     /// Calls an operation back.

@@ -131,6 +131,22 @@ impl<'a> Call<'a> {
         !self.is_outermost
     }
 
+    /// Runs work of what is `shared` in turn: now, or inside another call when that gets to it. So a
+    /// chain of calls needs no stack.
+    #[inline(always)]
+    pub(crate) fn in_turn<T: Send + Sync + 'static>(
+        &self,
+        shared: &Arc<T>,
+        work: impl FnOnce(&Arc<T>) + Send + 'static,
+    ) {
+        if self.is_nested() {
+            let shared = shared.clone();
+            enqueue(move || work(&shared));
+        } else {
+            work(shared);
+        }
+    }
+
     /// Runs queued work, and the work that it queues, until the queue is empty or has moved.
     #[cold]
     fn work_off_queue(&self) {
@@ -175,18 +191,14 @@ impl Drop for Call<'_> {
     }
 }
 
-/// Runs work as a call of its own, or leaves it to the outermost call on this thread: one that it
-/// leads to needs no stack. A panic in work that is left is contained.
+/// Runs work as a call of its own, [in turn](Call::in_turn). A panic in work that is left to another
+/// call is contained.
 pub(crate) fn in_turn(executor: &Arc<Executors>, work: impl FnOnce() + Send + 'static) {
-    let call = Call::enter(executor);
-    if call.is_nested() {
-        enqueue(work);
-    } else {
-        work();
-    }
+    Call::enter(executor).in_turn(executor, |_| work());
 }
 
 /// Leaves work to the outermost call on this thread. A panic in it is contained.
+#[cold]
 pub(crate) fn enqueue(work: impl FnOnce() + Send + 'static) {
     let work: Work = Box::new(work);
     CALL_STATE.with(|state| state.push([work]));

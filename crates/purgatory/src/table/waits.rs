@@ -8,11 +8,8 @@ use crate::{
     error::WaitError,
     operation::Timeout,
     table::{
-        Arrival, Batch, Ended, Engine, LockedShard, Table,
-        call::{self, Call},
-        forwarding::Forwarding,
-        shard::Shard,
-        shard_number,
+        Arrival, Batch, Ended, Engine, LockedShard, Table, call::Call, forwarding::Forwarding,
+        shard::Shard, shard_number,
     },
 };
 
@@ -163,17 +160,7 @@ impl<E: Engine> Table<E> {
     /// and callbacks needs no stack.
     #[inline(always)]
     pub(crate) fn finish(self: &Arc<Self>, call: &Call<'_>, ended: Ended<E>) {
-        if call.is_nested() {
-            self.finish_later(ended);
-        } else {
-            self.finish_now(ended);
-        }
-    }
-
-    #[cold]
-    fn finish_later(self: &Arc<Self>, ended: Ended<E>) {
-        let table = self.clone();
-        call::enqueue(move || table.finish_now(ended));
+        call.in_turn(self, |table| table.finish_now(ended));
     }
 
     #[inline(always)]
@@ -190,12 +177,7 @@ impl<E: Engine> Table<E> {
         call: &Call<'_>,
         code: impl FnOnce() + Send + 'static,
     ) {
-        if call.is_nested() {
-            let table = self.clone();
-            call::enqueue(move || table.frame.call(code));
-        } else {
-            self.frame.call(code);
-        }
+        call.in_turn(self, |table| table.frame.call(code));
     }
 
     /// Drops a key that nothing needs any more, in turn: it may hold what ends the next wait.
