@@ -31,7 +31,7 @@ use crate::{
         entry::{Granted, Guard, Left, Semaphores, Wait},
         held::Weighed,
         leases::{begin, wake_all},
-        lines::{Line, Lines},
+        lines::Lines,
     },
     table::{BUDGET, Batch, Ended, Engine, Table, future::Yields, shard::Shard},
     watches::WatchKey,
@@ -150,11 +150,6 @@ impl<K: WatchKey> Engine for Semaphores<K> {
             Wait::Holds(holder) => holder.line,
         };
         records.keys.key(line).clone()
-    }
-
-    fn key_count(shard: &Shard<Self>) -> usize {
-        let waited_for = |(_, line): &(&K, &Line)| line.waiting > 0;
-        shard.records.keys.iter().filter(waited_for).count()
     }
 
     fn each_key(records: &Lines<K>, visit: &mut dyn FnMut(&K, usize)) {

@@ -2,6 +2,15 @@
 //! expiry to jobs, closing, counts, snapshots, metrics. What differs is the [`Inside`] of a form: the
 //! kernel, or an engine. What all engines do is here, too, entries and ends.
 //!
+//! | Trait | implemented by | called by |
+//! |---|---|---|
+//! | [`Inside`] | the kernel; once for all engines ([expire]) | the table: rounds of the timer, ends by id, the end of all |
+//! | [`FormShard`] | the kernel's shard; the one of all engines ([shard]) | the table: counts, snapshots, closing |
+//! | [`Engine`] | an engine: watermarks, permits, replies | the shard and table of engines, as waits end |
+//! | [`Yields`](future::Yields) | an engine, for each type that its futures yield | a future's poll that has the answer |
+//! | [`AnyForm`](form::AnyForm) | the table | handles of users, who know no inside |
+//! | [`Closes`](handle::Closes) | the table | its last handle |
+//!
 //! An [`Engine`] compares under a shard's lock, with no user code but a key's `Eq` and `Clone`. So
 //! nothing is ever taken out of an entry to be looked at, and an entry is in one of two states:
 //!
@@ -217,7 +226,11 @@ pub(crate) trait Engine: Sized + Send + Sync + 'static {
     fn key_of(records: &Self::Records, wait: &Self::Wait) -> Self::Key;
 
     /// Returns the number of keys that have waiters.
-    fn key_count(shard: &Shard<Self>) -> usize;
+    fn key_count(shard: &Shard<Self>) -> usize {
+        let mut count = 0;
+        Self::each_key(&shard.records, &mut |_, _| count += 1);
+        count
+    }
 
     /// Visits the keys that have waiters, each with their number.
     fn each_key(records: &Self::Records, visit: &mut dyn FnMut(&Self::Key, usize));

@@ -303,11 +303,6 @@ impl<K: WatchKey, B: Beside> Engine for Values<K, B> {
         records.key(wait.record).clone()
     }
 
-    fn key_count(shard: &Shard<Self>) -> usize {
-        let waited_for = |(_, mark): &(&K, &Mark<B>)| !mark.queue.is_empty();
-        shard.records.iter().filter(waited_for).count()
-    }
-
     fn each_key(records: &Keys<K, Mark<B>>, visit: &mut dyn FnMut(&K, usize)) {
         for (key, mark) in records.iter() {
             if !mark.queue.is_empty() {
