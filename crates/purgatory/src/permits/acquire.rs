@@ -125,8 +125,8 @@ impl<K: WatchKey> Semaphores<K> {
         // 3. It is turned away.
         Self::unlock(table, shard, line);
         match &error {
-            WaitError::Cancelled(_) => table.report_refusal(&WaitError::Closed),
-            refused => table.report_refusal(refused),
+            WaitError::Cancelled(_) => table.frame.report_refusal(&WaitError::Closed),
+            refused => table.frame.report_refusal(refused),
         }
         WaitFuture::ready(Err(error))
     }

@@ -196,7 +196,7 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         if let WaitError::Expired = reason {
             return Ok(WaitFuture::ready(Err(reason)));
         }
-        self.report_refusal(&reason);
+        self.frame.report_refusal(&reason);
         Err(Refused::new(key, reason))
     }
 

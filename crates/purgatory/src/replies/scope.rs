@@ -218,7 +218,7 @@ impl<V: Send + 'static> ReplyScope<V> {
 
     #[cold]
     fn refused(&self, reason: WaitError) -> WaitError {
-        self.table().report_refusal(&reason);
+        self.table().frame.report_refusal(&reason);
         reason
     }
 

@@ -146,11 +146,14 @@ impl Frame {
         self.driver().report_panic(panicked);
     }
 
-    /// Counts a refusal and tells a subscriber, with nothing locked.
+    /// Counts a refusal and tells a subscriber, with nothing locked. A wait that had no time has ended,
+    /// and was not refused.
     #[cold]
     pub(crate) fn report_refusal(&self, reason: &WaitError) {
-        self.count_rare(|rare| rare.refused(reason));
-        trace::refused(&self.name, reason);
+        if !matches!(reason, WaitError::Expired) {
+            self.count_rare(|rare| rare.refused(reason));
+            trace::refused(&self.name, reason);
+        }
     }
 
     /// Counts what is rare.

@@ -138,15 +138,6 @@ impl<E: Engine> Table<E> {
         shard.handle(scheduled.id)
     }
 
-    /// Counts a refusal and tells a subscriber, with nothing locked. A wait that had no time has
-    /// ended, and was not refused.
-    #[cold]
-    pub(crate) fn report_refusal(&self, reason: &WaitError) {
-        if !matches!(reason, WaitError::Expired) {
-            self.frame.report_refusal(reason);
-        }
-    }
-
     /// Wakes a task, with nothing locked.
     #[inline]
     pub(crate) fn wake(&self, waker: Option<Waker>) {

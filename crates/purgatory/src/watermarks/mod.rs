@@ -675,7 +675,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     ) -> WaitFuture<Vec<(K, V)>> {
         let table = &self.handle.table;
         if let Some(reason) = table.refuses_keys(watermarks) {
-            table.report_refusal(&reason);
+            table.frame.report_refusal(&reason);
             return WaitFuture::ready(Err(reason));
         }
         // 1. The cell comes first: dropped by a panic of a key, it gives the parts up.

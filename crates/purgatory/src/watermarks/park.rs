@@ -131,7 +131,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     /// waits that are met at once ends, too.
     #[cold]
     fn refuse_closed(&self, tells: Tells) -> Waiting {
-        self.report_refusal(&WaitError::Closed);
+        self.frame.report_refusal(&WaitError::Closed);
         Err((Err(WaitError::Closed), tells))
     }
 
@@ -195,7 +195,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         if let Some(key) = emptied_key {
             self.drop_key(key);
         }
-        self.report_refusal(&reason);
+        self.frame.report_refusal(&reason);
         reason
     }
 
