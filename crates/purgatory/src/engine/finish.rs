@@ -73,8 +73,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline]
     pub(super) fn release(self: &Arc<Self>, call: &Call<'_>, to_release: &mut ToRelease<K>) {
         // Most operations have one key, so no secondary watch.
-        if to_release.last_secondary.is_some() {
-            self.release_all_secondaries(call, &mut to_release.last_secondary);
+        let last = &mut to_release.last_secondary;
+        if last.is_some() {
+            self.release_secondaries(last, usize::MAX, |key| self.drop_key_in(call, key));
         }
     }
 
@@ -106,14 +107,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    #[inline(never)]
-    fn release_all_secondaries(self: &Arc<Self>, call: &Call<'_>, last: &mut Option<SecondaryId>) {
-        self.release_secondaries(last, usize::MAX, |key| self.drop_key_in(call, key));
-    }
-
     /// Releases secondary watches, the last first, `max` at most; returns how many. Keys without
     /// waiters go to `emptied_key`, with nothing locked.
-    #[inline]
+    #[inline(never)]
     pub(super) fn release_secondaries(
         &self,
         last: &mut Option<SecondaryId>,
