@@ -17,7 +17,7 @@ mod watchers;
 
 use smallvec::SmallVec;
 use timer_core::{
-    MAX_TASKS, TaskId, TickLength, TimerHandle, TimingWheel,
+    TaskId, TickLength, TimerHandle, TimingWheel,
     driver::{ShardPlan, ShardState, sync::Latch},
 };
 
@@ -29,7 +29,7 @@ use crate::{
     error::WaitError,
     operation::{DelayedOperation, Outcome, ReachResult},
     stats::{Counts, OtherEnds, Stats, Times},
-    table::{EndedAt, FormShard, Look, keys::Keys},
+    table::{EndedAt, FormShard, Look, full, keys::Keys},
     watches::WatchKey,
 };
 
@@ -160,22 +160,17 @@ impl<K: WatchKey, O: DelayedOperation> FormShard<K> for Shard<K, O> {
         }
     }
 
-    fn look(&mut self, id: TaskId, now_ns: u64) -> Option<Look> {
+    fn look(&mut self, id: TaskId, now_ns: u64, tick: TickLength) -> Option<Look> {
+        let deadline = self.wheel.deadline(id);
         let entry = self.wheel.get_mut(id)?;
+        let due_ns = deadline.map(|deadline| tick.start_ns(deadline));
         let seen_ns = entry.check_seen_ns(now_ns);
         Some(Look {
             age_ns: entry.age_ns(now_ns),
+            due_ns: due_ns.or(entry.due_ns()),
             check_ns: seen_ns.map(|seen_ns| now_ns.saturating_sub(seen_ns)),
             label: entry.label(),
         })
-    }
-
-    fn expires_in_ns(&self, id: TaskId, now_ns: u64, tick: TickLength) -> Option<u64> {
-        let due_ns = match self.wheel.deadline(id) {
-            Some(deadline) => tick.start_ns(deadline),
-            None => self.wheel.get(id)?.due_ns()?,
-        };
-        Some(due_ns.saturating_sub(now_ns))
     }
 }
 
@@ -205,14 +200,10 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
 
     /// Returns why the shard takes no operation now, or `None` if it takes one.
     pub(crate) fn refuses(&self) -> Option<WaitError> {
-        if self.closed {
-            return Some(WaitError::Closed);
+        match self.closed {
+            true => Some(WaitError::Closed),
+            false => full(self.wheel.len()),
         }
-        let limit = MAX_TASKS as usize;
-        if self.wheel.len() >= limit {
-            return Some(WaitError::Full { limit });
-        }
-        None
     }
 
     /// Counts an operation as parked whose keys are all watched. Its parker still holds it.

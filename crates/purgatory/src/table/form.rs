@@ -187,12 +187,13 @@ impl<E: Inside> AnyTable<E> {
         now_ns: u64,
         visit: &mut dyn FnMut(TimerHandle, &Look),
     ) -> Vec<(&'static str, usize)> {
+        let tick = self.frame.driver().config.tick;
         let mut labels = Labels::default();
         let mut tour = Tour::default();
         while let Some((mut shard, handles)) = tour.next(&self.shards) {
             // One lock hold: bounded.
             for handle in handles {
-                let Some(look) = shard.look(handle.id(), now_ns) else {
+                let Some(look) = shard.look(handle.id(), now_ns, tick) else {
                     continue;
                 };
                 visit(handle, &look);
@@ -210,9 +211,9 @@ impl<E: Inside> AnyTable<E> {
         // 1. What the entry has.
         let tick = self.frame.driver().config.tick;
         let mut shard = self.lock(handle.shard());
-        let look = shard.look(handle.id(), now_ns)?;
-        let expires_in = shard.expires_in_ns(handle.id(), now_ns, tick);
+        let look = shard.look(handle.id(), now_ns, tick)?;
         drop(shard);
+        let expires_in = |due_ns: u64| Duration::from_nanos(due_ns.saturating_sub(now_ns));
 
         // 2. Its keys.
         let micros = |ns| Duration::from_micros(ns / 1000);
@@ -221,7 +222,7 @@ impl<E: Inside> AnyTable<E> {
             label: look.label,
             keys: E::keys_of(self, handle)?,
             age: micros(look.age_ns),
-            expires_in: expires_in.map(Duration::from_nanos),
+            expires_in: look.due_ns.map(expires_in),
             under_check: look.check_ns.map(micros),
         })
     }

@@ -143,16 +143,15 @@ pub(crate) trait FormShard<K>: ShardState + Send + Sized + 'static {
     fn each_key(&self, visit: &mut dyn FnMut(&K, usize));
 
     /// Looks at what waits; `None` if it has ended.
-    fn look(&mut self, id: TaskId, now_ns: u64) -> Option<Look>;
-
-    /// Returns the time until it expires, in nanoseconds: 0 if its time was up, `None` for never.
-    fn expires_in_ns(&self, id: TaskId, now_ns: u64, tick: TickLength) -> Option<u64>;
+    fn look(&mut self, id: TaskId, now_ns: u64, tick: TickLength) -> Option<Look>;
 }
 
 /// A look at what waits.
 pub(crate) struct Look {
     /// The time since it was parked, in nanoseconds.
     pub(crate) age_ns: u64,
+    /// The time at which it expires, in nanoseconds, also if that has passed; `None` for never.
+    pub(crate) due_ns: Option<u64>,
     /// The time for which its check is known to be under way.
     pub(crate) check_ns: Option<u64>,
     pub(crate) label: Option<&'static str>,
@@ -442,3 +441,9 @@ fn shard_number(hash: u64) -> usize {
 
 /// The most entries of one shard.
 pub(crate) const SHARD_MAX: usize = MAX_TASKS as usize;
+
+/// Returns why a shard with this many entries takes no more; `None` if it does.
+#[inline]
+pub(crate) fn full(entries: usize) -> Option<WaitError> {
+    (entries >= SHARD_MAX).then_some(WaitError::Full { limit: SHARD_MAX })
+}

@@ -27,8 +27,8 @@ use crate::{
     operation::Outcome,
     stats::{Counts, OtherEnds, Stats, Times},
     table::{
-        Batch, Common, Ended, EndedAt, Engine, FormShard, LockedShard, Look, SHARD_MAX,
-        forwarding::Forwarding,
+        Batch, Common, Ended, EndedAt, Engine, FormShard, LockedShard, Look,
+        forwarding::Forwarding, full,
     },
 };
 
@@ -122,21 +122,18 @@ impl<E: Engine> FormShard<E::Key> for Shard<E> {
         E::each_key(&self.records, visit);
     }
 
-    fn look(&mut self, id: TaskId, now_ns: u64) -> Option<Look> {
+    fn look(&mut self, id: TaskId, now_ns: u64, tick: TickLength) -> Option<Look> {
+        let deadline = self.wheel.deadline(id);
         let entry = self.wheel.get(id)?;
         if !entry.wait().is_some_and(E::is_wait) {
             return None;
         }
         Some(Look {
             age_ns: now_ns.saturating_sub(entry.since_ns),
+            due_ns: deadline.map(|deadline| tick.start_ns(deadline)),
             check_ns: None,
             label: None,
         })
-    }
-
-    fn expires_in_ns(&self, id: TaskId, now_ns: u64, tick: TickLength) -> Option<u64> {
-        let deadline = self.wheel.deadline(id)?;
-        Some(tick.start_ns(deadline).saturating_sub(now_ns))
     }
 }
 
@@ -210,14 +207,8 @@ impl<E: Engine> Shard<E> {
     pub(crate) fn refuses(&self) -> Option<WaitError> {
         match self.closed {
             true => Some(WaitError::Closed),
-            false => self.refuses_more(),
+            false => full(self.wheel.len()),
         }
-    }
-
-    /// Returns why no wait is parked now in a shard that is not closed; `None` if one is.
-    #[inline]
-    pub(crate) fn refuses_more(&self) -> Option<WaitError> {
-        (self.wheel.len() >= SHARD_MAX).then_some(WaitError::Full { limit: SHARD_MAX })
     }
 
     /// Adds an entry to a shard that is not full. Its wait is made in its place: one that is there
@@ -248,7 +239,7 @@ impl<E: Engine> Shard<E> {
     /// Adds an entry that is no wait ([`Engine::is_wait`]), without a deadline. It counts nowhere,
     /// and takes no place. `None` if the shard is full. O(1).
     pub(crate) fn hold(&mut self, wait: E::Wait) -> Option<TaskId> {
-        if self.wheel.len() >= SHARD_MAX {
+        if full(self.wheel.len()).is_some() {
             return None;
         }
         self.held += 1;

@@ -9,7 +9,7 @@ use crate::{
     operation::Timeout,
     table::{
         Arrival, Batch, Ended, Engine, LockedShard, Table, call::Call, forwarding::Forwarding,
-        shard::Shard, shard_number,
+        full, shard::Shard, shard_number,
     },
 };
 
@@ -109,7 +109,7 @@ impl<E: Engine> Table<E> {
             shard.count_at_once();
             return Err(WaitError::Expired);
         }
-        if let Some(full) = shard.refuses_more() {
+        if let Some(full) = full(shard.wheel.len()) {
             return Err(full);
         }
         let record = record(shard)?;
