@@ -11,13 +11,13 @@ use smallvec::SmallVec;
 use timer_core::{TimerHandle, driver::contain_here};
 
 use crate::{
-    engine::{
-        Core,
-        trace::{self, Checking},
-        trampoline::Call,
-    },
+    engine::Core,
     operation::{DelayedOperation, Outcome, Verdict},
     shard::{AllEnded, Cause, CheckedIn, CheckedOut, Ended},
+    table::{
+        call::Call,
+        trace::{self, Checking},
+    },
     watches::WatchKey,
 };
 

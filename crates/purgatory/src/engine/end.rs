@@ -8,10 +8,10 @@ use std::sync::Arc;
 use timer_core::TimerHandle;
 
 use crate::{
-    engine::{Core, LockedShard, Tour},
+    engine::{Core, LockedShard},
     operation::{DelayedOperation, Outcome, ReachResult, Timeout},
     shard::AllEnded,
-    table::Arrival,
+    table::{Arrival, tour::Tour},
     watches::{KeyRef, WatchKey},
 };
 

@@ -10,9 +10,10 @@ use std::{mem::needs_drop, sync::Arc, time::Duration};
 use timer_core::Job;
 
 use crate::{
-    engine::{Core, trampoline::Call},
+    engine::Core,
     operation::{DelayedOperation, Outcome},
     shard::{AllEnded, Ended, SecondaryId, ToRelease},
+    table::call::Call,
     watches::WatchKey,
 };
 

@@ -60,16 +60,13 @@ use timer_core::{
 };
 
 use crate::{
-    engine::{sweep_plan::Sweeps, trace::Checking, versions::Versions},
+    engine::{sweep_plan::Sweeps, versions::Versions},
     operation::DelayedOperation,
     settings::Settings,
     shard::{Shard, expire::CallbackJob},
-    table::TableOf,
+    table::{TableOf, trace::Checking},
     watches::WatchKey,
 };
-
-// The parts that know no purgatory are the table's.
-pub(crate) use crate::table::{BUDGET, call as trampoline, tour::Tour, trace};
 
 pub(crate) type LockedShard<'a, K, O> = ShardGuard<'a, Shard<K, O>>;
 

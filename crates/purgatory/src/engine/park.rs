@@ -14,12 +14,12 @@ use smallvec::SmallVec;
 use timer_core::TimerHandle;
 
 use crate::{
-    engine::{Core, LockedShard, trampoline::Call, versions::Watch},
+    engine::{Core, LockedShard, versions::Watch},
     error::{Refused, WaitError},
     operation::{CancelReason, DelayedOperation, Outcome, Parking, Timeout, ToPark, Verdict},
     shard::{Cause, CheckedIn, CheckedOut, SecondaryId, WAITERS_MAX},
     sync::Ordering,
-    table::Arrival,
+    table::{Arrival, call::Call},
     watches::{WatchKey, Watches},
 };
 

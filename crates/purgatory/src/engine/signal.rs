@@ -8,15 +8,11 @@
 use std::{any::Any, collections::HashSet, sync::Arc};
 
 use crate::{
-    engine::{
-        Core, LockedShard,
-        check::Batch,
-        trampoline::{Call, enqueue},
-        walk::Waited,
-    },
+    engine::{Core, LockedShard, check::Batch, walk::Waited},
     operation::{DelayedOperation, Verdict},
     shard::CheckedOut,
     sync::CHECK_BATCH,
+    table::call::{Call, enqueue},
     watches::{KeyRef, WatchKey},
 };
 

@@ -17,14 +17,18 @@ use timer_core::{Job, TimerHandle, driver::Driver};
 
 use crate::{
     engine::{
-        BUDGET, Core, Tour,
+        Core,
         check::Batch,
         sweep_plan::{SweepPlan, Sweeps},
-        trampoline::{Call, enqueue},
     },
     operation::DelayedOperation,
     sync::CHECK_BATCH,
-    table::form::AnyForm,
+    table::{
+        BUDGET,
+        call::{Call, enqueue},
+        form::AnyForm,
+        tour::Tour,
+    },
     watches::WatchKey,
 };
 

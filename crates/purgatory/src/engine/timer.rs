@@ -19,14 +19,14 @@ use timer_core::{
 };
 
 use crate::{
-    engine::{
-        BUDGET, Core, Kernel,
-        trampoline::{Call, enqueue},
-    },
+    engine::{Core, Kernel},
     operation::{DelayedOperation, Outcome, ReachResult, Timeout},
     shard::{AllEnded, Shard, expire::CallbackJob},
     stats::Stats,
-    table::{Common, Inside},
+    table::{
+        BUDGET, Common, Inside,
+        call::{Call, enqueue},
+    },
     watches::WatchKey,
 };
 

@@ -1,4 +1,4 @@
-//! Callbacks that call back: the trampoline.
+//! Calls, and callbacks that call back.
 //!
 //! A callback may signal keys, which ends operations, whose callbacks signal keys, and so on for a
 //! million links. So that the stack does not grow with the chain, only the *outermost* call into

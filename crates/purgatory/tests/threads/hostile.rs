@@ -152,7 +152,7 @@ impl Executor for WithTheThread {
     }
 }
 
-/// The jobs are dropped, and so run, when the thread's own trampoline is gone already.
+/// The jobs are dropped, and so run, when the thread's own calls are gone already.
 #[test]
 fn jobs_dropped_as_their_thread_ends_lose_nothing() {
     let timer = system_timer(|builder| builder.executor(WithTheThread));
