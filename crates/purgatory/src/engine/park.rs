@@ -86,14 +86,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return Err(Refused::new(to_park.into_operation(), reason));
         }
         // The clock first, since the deadline counts from the call.
-        let now_ns = self.frame.driver().now_ns();
+        let arrival = self.arrival(timeout);
         // Most operations have one key: no list is made for it.
         let parked = if let [key] = watches.keys {
             let only = self.engine.versions.watch(key, self.hash(key));
             let watch_set = slice::from_ref(&only);
-            self.park_watching(to_park, watch_set, &watches, timeout, now_ns, finish_now)
+            self.park_watching(to_park, watch_set, &watches, arrival, finish_now)
         } else {
-            self.park_under_several(to_park, &watches, timeout, now_ns, finish_now)
+            self.park_under_several(to_park, &watches, arrival, finish_now)
         };
         if let Err(refused) = &parked {
             self.frame.report_refusal(&refused.reason);
@@ -107,8 +107,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self: &Arc<Self>,
         to_park: P,
         watches: &Watches<'_, K>,
-        timeout: Timeout,
-        now_ns: u64,
+        arrival: Arrival,
         finish_now: impl FnOnce(&Call<'_>, P, Outcome),
     ) -> Result<Parking, Refused<O>> {
         // 1. The watches: 28 comparisons at most tell that no two hashes are alike, as nearly always.
@@ -124,7 +123,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             let mut known = HashSet::new();
             watch_set.retain(|watch| known.insert(watch.key));
         }
-        self.park_watching(to_park, &watch_set, watches, timeout, now_ns, finish_now)
+        self.park_watching(to_park, &watch_set, watches, arrival, finish_now)
     }
 
     /// Parks an operation under these watches, unless it ends at once. Inlined twice: what is known
@@ -136,8 +135,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         mut to_park: P,
         watch_set: &[Watch<'_, K>],
         watches: &Watches<'_, K>,
-        timeout: Timeout,
-        now_ns: u64,
+        arrival: Arrival,
         finish_now: impl FnOnce(&Call<'_>, P, Outcome),
     ) -> Result<Parking, Refused<O>> {
         // 1. Check. An operation that ends here was never parked.
@@ -146,7 +144,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let outcome = match verdict {
             Verdict::Satisfied => Some(Outcome::Completed),
             Verdict::Panicked => Some(Outcome::Cancelled(CancelReason::Panicked)),
-            Verdict::Unsatisfied if timeout.is_over(now_ns) => Some(Outcome::Expired),
+            Verdict::Unsatisfied if arrival.is_over => Some(Outcome::Expired),
             Verdict::Unsatisfied => None,
         };
         if let Some(outcome) = outcome {
@@ -162,7 +160,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return Err(Refused::new(operation, full));
         }
         let place = PlaceGuard { core: self };
-        let arrival = self.arrived_at(now_ns, timeout);
 
         // 3. Lock the first key's shard. The key's `Eq` or `Clone` may panic: the shard is unlocked
         //    then, before the operation is dropped.
@@ -181,7 +178,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             let handle = self.insert_entry(&mut shard, record, arrival, watches, Some(operation));
             drop(shard);
             forget(place); // the entry has it
-            self.sweep_after(now_ns);
+            self.sweep_after(arrival.now_ns);
             return Ok(Parking::Parked(self.frame.id(handle)));
         }
 
@@ -190,7 +187,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let handle = self.insert_entry(&mut shard, record, arrival, watches, None);
         drop(shard);
         forget(place);
-        self.sweep_after(now_ns);
+        self.sweep_after(arrival.now_ns);
         self.watch_others(&call, operation, handle, others, event_passed)
     }
 

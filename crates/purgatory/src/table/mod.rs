@@ -417,13 +417,9 @@ impl<E: Inside> AnyTable<E> {
     /// Reads the clock for a wait that comes to be parked. The deadline counts from here.
     #[inline(always)] // a call costs 50 instructions
     pub(crate) fn arrival(&self, timeout: Timeout) -> Arrival {
-        self.arrived_at(self.frame.driver().now_ns(), timeout)
-    }
-
-    /// Returns the times of what came to be parked at `now_ns`.
-    #[inline(always)]
-    pub(crate) fn arrived_at(&self, now_ns: u64, timeout: Timeout) -> Arrival {
-        let tick = self.frame.driver().config.tick;
+        let driver = self.frame.driver();
+        let now_ns = driver.now_ns();
+        let tick = driver.config.tick;
         Arrival {
             now_ns,
             now_tick: tick.round_down(now_ns),
