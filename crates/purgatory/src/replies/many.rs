@@ -3,8 +3,8 @@
 //! The last reply that a request may have is its answer, as that of any request. The others lie in
 //! a buffer that the entry shares with the stream, so they outlive an end of the request.
 //!
-//! - **No stack**: a reply may hold the next stream, and so on. What is kept is dropped by the
-//!   outermost call of the thread, so that a chain of them needs no stack.
+//! - **No stack**: a reply may hold the next stream, and so on, as may the test of `until`. What is
+//!   kept is dropped by the outermost call of the thread, so that a chain of them needs no stack.
 //! - **Look again**: the stream looks into the buffer once more after it has left its waker, or has
 //!   found the end. A reply that came in between is not passed by.
 
@@ -171,22 +171,21 @@ impl<V: Send + 'static> ReplyStream<V> {
     fn yielded(&mut self, reply: V) -> Poll<Option<Result<V, WaitError>>> {
         spend_budget();
         if self.is_last.as_mut().is_some_and(|is_last| is_last(&reply)) {
-            self.is_last = None;
             self.end_request(&Outcome::Completed);
         }
         Poll::Ready(Some(Ok(reply)))
     }
 
-    /// Ends the request, and drops what came for it (No stack).
+    /// Ends the request, and drops what came for it, with the test for the last reply (No stack).
     fn end_request(&mut self, outcome: &Outcome) {
         if let Some(end) = self.end.take() {
             end.abandon(outcome);
         }
-        let ended = self.ended.take();
+        let kept = (self.ended.take(), self.is_last.take());
         let replies = mem::take(&mut self.buffer.buffered.lock().replies);
         // A model that fails has no queue any more as its threads' values are dropped.
-        if (ended.is_some() || !replies.is_empty()) && !MODEL {
-            in_turn(&self.buffer.executor, || drop((ended, replies)));
+        if (!matches!(kept, (None, None)) || !replies.is_empty()) && !MODEL {
+            in_turn(&self.buffer.executor, || drop((kept, replies)));
         }
     }
 

@@ -357,6 +357,31 @@ fn kept_replies_that_hold_the_next_stream_need_no_stack() {
     });
 }
 
+/// Each stream's test for the last reply holds the next stream.
+#[test]
+fn last_tests_that_hold_the_next_stream_need_no_stack() {
+    on_a_small_stack(|| {
+        for is_yielded in [false, true] {
+            let replies = deep_replies();
+            let link = |number, holds: OnDrop| {
+                let stream = replies.expect_many(number, 2, NEVER).unwrap();
+                let is_last = move |_: &()| {
+                    let _ = &holds;
+                    true
+                };
+                let mut stream = stream.until(is_last);
+                if is_yielded && number == DEEP - 1 {
+                    assert!(replies.deliver(&number, ()).is_ok());
+                    assert_eq!(poll_stream(&mut stream, Waker::noop()), Poll::Ready(true));
+                }
+                stream
+            };
+            each_holds_the_next(link, || ());
+            assert_eq!(replies.waits().len(), 0);
+        }
+    });
+}
+
 /// Each task takes its guard as it is woken, and drops it: the next one in line has the permit.
 fn guards_that_go_to_the_next<G: Send + 'static>(wait: impl Fn() -> WaitFuture<G>) {
     let first = wait().try_take().ok().unwrap().unwrap();
