@@ -4,7 +4,7 @@
 /// Runs one session; see [`broker_example::fuzz::run`].
 ///
 /// # Panics
-/// When a request has no answer or two, or something remains at the end.
+/// When a request has no answer, or another's, or something remains at the end.
 pub fn run(data: &[u8]) {
     broker_example::fuzz::run(data);
 }

@@ -1,7 +1,6 @@
 //! The purgatory on a manual timer beside the reference of `crates/purgatory/tests/models/oracle`,
-//! which predicts each check, callback, result and count. Operations of every kind are parked, and
-//! ended by signals, watermarks, cancels, time and shutdown, from outside and from inside checks
-//! and callbacks.
+//! which predicts each check, callback, result and count. Operations are parked, and ended by signals,
+//! cancels, time and shutdown, from outside and from inside checks and callbacks.
 
 mod bytes;
 #[allow(dead_code, reason = "a test's, which does more steps")]
