@@ -17,13 +17,13 @@ use std::{
     task::{Context, Poll},
 };
 
-use timer_core::driver::{Executors, must_yield, spend_budget};
+use timer_core::driver::{must_yield, spend_budget};
 
 use crate::{
     error::WaitError,
     operation::{FUTURE_DROPPED, OperationId, Outcome, Timeout, opaque},
     sync::{MODEL, Mutex},
-    table::call::in_turn,
+    table::future::DropsInTurn,
     wait::WaitFuture,
 };
 
@@ -33,7 +33,6 @@ const ROOM_MIN: usize = 8;
 /// Replies that the stream has not taken.
 pub(crate) struct Buffer<V: Send + 'static> {
     buffered: Mutex<Buffered<V>>,
-    executor: Arc<Executors>,
 }
 
 struct Buffered<V> {
@@ -44,13 +43,12 @@ struct Buffered<V> {
 
 impl<V: Send + 'static> Buffer<V> {
     /// Makes the buffer of a request that may have `count` replies.
-    pub(super) fn new(count: usize, executor: &Arc<Executors>) -> Self {
+    pub(super) fn new(count: usize) -> Self {
         Buffer {
             buffered: Mutex::new(Buffered {
                 replies: VecDeque::new(),
                 left: count,
             }),
-            executor: executor.clone(),
         }
     }
 
@@ -97,6 +95,8 @@ pub struct ReplyStream<V: Send + 'static> {
     /// The end that came before the buffer was empty.
     ended: Option<Result<V, WaitError>>,
     is_last: Option<IsLast<V>>,
+    /// Its form, which drops what it leaves.
+    form: Arc<dyn DropsInTurn>,
 }
 
 impl<V: Send + 'static> Unpin for ReplyStream<V> {}
@@ -109,12 +109,17 @@ impl<V: Send + 'static> Drop for ReplyStream<V> {
 
 impl<V: Send + 'static> ReplyStream<V> {
     /// Makes the stream of a request. `end` is its last reply.
-    pub(super) fn new(buffer: Arc<Buffer<V>>, end: WaitFuture<V>) -> Self {
+    pub(super) fn new(
+        buffer: Arc<Buffer<V>>,
+        end: WaitFuture<V>,
+        form: Arc<dyn DropsInTurn>,
+    ) -> Self {
         ReplyStream {
             buffer,
             end: Some(end),
             ended: None,
             is_last: None,
+            form,
         }
     }
 
@@ -185,7 +190,7 @@ impl<V: Send + 'static> ReplyStream<V> {
         let replies = mem::take(&mut self.buffer.buffered.lock().replies);
         // A model that fails has no queue any more as its threads' values are dropped.
         if (!matches!(kept, (None, None)) || !replies.is_empty()) && !MODEL {
-            in_turn(&self.buffer.executor, || drop((kept, replies)));
+            self.form.drop_in_turn(Box::new((kept, replies)));
         }
     }
 

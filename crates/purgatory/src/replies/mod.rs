@@ -183,10 +183,10 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
         count: usize,
         timeout: impl Into<Timeout>,
     ) -> Result<ReplyStream<V>, Refused<K>> {
-        let buffer = Arc::new(Buffer::new(count, &self.handle.table.frame.executor));
+        let buffer = Arc::new(Buffer::new(count));
         let shared = || Some(buffer.clone());
         let last = self.handle.expect(key, timeout.into(), shared)?;
-        Ok(ReplyStream::new(buffer, last))
+        Ok(ReplyStream::new(buffer, last, self.handle.share()))
     }
 
     /// Delivers a reply to the waiter of its key, and wakes the waiter's task. When this returns,

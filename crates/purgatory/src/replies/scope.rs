@@ -168,9 +168,9 @@ impl<V: Send + 'static> ReplyScope<V> {
         count: usize,
         timeout: impl Into<Timeout>,
     ) -> Result<(u64, ReplyStream<V>), WaitError> {
-        let buffer = Arc::new(Buffer::new(count, &self.handle.table.frame.executor));
+        let buffer = Arc::new(Buffer::new(count));
         let (number, last) = self.park(timeout.into(), || Some(buffer.clone()))?;
-        Ok((number, ReplyStream::new(buffer, last)))
+        Ok((number, ReplyStream::new(buffer, last, self.handle.share())))
     }
 
     /// Parks a request; returns its number and its future.

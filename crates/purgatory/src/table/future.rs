@@ -26,6 +26,18 @@ pub(crate) trait Yields<T>: Engine {
     fn yielded(table: &Arc<Table<Self>>, at: TimerHandle, answer: Self::Answer) -> T;
 }
 
+/// A form, as a stream that has several answers of it drops what it has not yielded.
+pub(crate) trait DropsInTurn: Send + Sync {
+    /// Drops this in turn, so that a chain needs no stack.
+    fn drop_in_turn(&self, left: Box<dyn Send>);
+}
+
+impl<E: Engine> DropsInTurn for Spaced<Arc<Table<E>>> {
+    fn drop_in_turn(&self, left: Box<dyn Send>) {
+        self.call_in_turn(&self.frame.enter(), || drop(left));
+    }
+}
+
 impl<E: Engine> Table<E> {
     /// Ends the wait of a future that is done with it, or takes its answer back. What is dropped with
     /// it is dropped in turn, so that a chain of tasks or values that each drop the next one's future

@@ -165,3 +165,25 @@ fn a_late_made_reply_that_panics_is_contained() {
     assert!(!contained(|| replies.deliver_with(&1, make)));
     assert_eq!(replies.waits().stats().panics, 1);
 }
+
+/// Inside a check, and outside.
+#[test]
+fn a_kept_reply_that_panics_is_counted() {
+    let timer = ManualTimer::new();
+    let replies = Replies::on(&timer, "replies").unwrap();
+    let waits: Waits = Purgatory::on(&timer, "waits").unwrap();
+    let asked = || {
+        let stream = replies.expect_many(1, 9, MINUTE).unwrap();
+        assert!(replies.deliver(&1, panics_on_drop()).is_ok());
+        stream
+    };
+    contained(|| drop(asked()));
+    let mut kept = Some(asked());
+    let dropped = waits.wait(&[1], MINUTE, move || {
+        drop(kept.take());
+        true
+    });
+    assert_eq!(dropped.wait_blocking(), Ok(()));
+    assert_eq!(replies.waits().stats().panics, 2);
+    assert_eq!(waits.stats().panics, 0);
+}
