@@ -365,6 +365,37 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         })
     }
 
+    /// Replaces a member by another, as [`replace`](Self::replace) does, if the group is in this epoch: a
+    /// leader that was replaced itself takes nobody out of the set of the next one.
+    ///
+    /// ```
+    /// use purgatory::{ReplicaSets, Rule, WaitError};
+    ///
+    /// let logs = ReplicaSets::new("produce")?;
+    /// logs.set(&"orders-0", 2, [("leader", 42), ("a", 42)], Rule::all())?;
+    /// let late = WaitError::OtherEpoch { named: 1, present: 2 };
+    /// assert_eq!(logs.replace_in(&"orders-0", 1, &"a", "b", 42), Err(late));
+    /// logs.replace_in(&"orders-0", 2, &"a", "b", 42)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`OtherEpoch`](WaitError::OtherEpoch) in another epoch. Otherwise as [`replace`](Self::replace).
+    pub fn replace_in<Q: ToKey<G> + ?Sized>(
+        &self,
+        group: &Q,
+        epoch: u64,
+        old: &M,
+        new: M,
+        value: V,
+    ) -> Result<usize, WaitError> {
+        let value = rank(value);
+        let mut new = Some(new); // and then the old one, which is dropped unlocked
+        self.change(group, Some(epoch), |set, watermark| {
+            set.replace(old, &mut new, value, watermark)
+        })
+    }
+
     /// Changes the rule of the set, as `min.insync.replicas` of a live topic is changed. Returns how many
     /// waits this completed: a laxer rule may acknowledge more. A stricter one holds the watermark where
     /// it is until the members have what it asks for, and the waits go on.

@@ -355,9 +355,25 @@ fn an_epoch_without_members_refuses_the_last_leader() {
     };
     assert_eq!(sets.report_in(&LOG, 1, &0, 9), Err(other.clone()));
     assert_eq!(sets.join_in(&LOG, 1, 0, 9), Err(other.clone()));
+    assert_eq!(sets.leave_in(&LOG, 1, &0), Err(other.clone()));
     let mut late = sets.wait_for_in(&LOG, 1, 9, NEVER);
     assert_eq!(ending(&mut late), Some(Err(other)));
     assert_eq!(sets.watermark(&LOG), Some(5));
+}
+
+/// The leader of epoch 1 comes late.
+#[test]
+fn late_replacement_leaves_the_set_of_the_next_leader() {
+    let (_timer, sets) = group(&[5, 5], Rule::all());
+    sets.set(&LOG, 2, [(0, 5), (1, 5)], Rule::all()).unwrap();
+    let other = WaitError::OtherEpoch {
+        named: 1,
+        present: 2,
+    };
+    assert_eq!(sets.replace_in(&LOG, 1, &1, 7, 9), Err(other));
+    assert_eq!(sets.members(&LOG), [(0, 5), (1, 5)]);
+    assert_eq!(sets.replace_in(&LOG, 2, &1, 7, 9), Ok(0));
+    assert_eq!(sets.members(&LOG), [(0, 5), (7, 9)]);
 }
 
 /// A member lags behind what is there: not behind one that has left, or was replaced, meanwhile.

@@ -118,9 +118,12 @@ impl Model {
             ),
             19 => {
                 let new = self.random.u8(..MEMBERS);
-                let replaced = sets.replace(&GROUP, &member, new, value);
+                let replaced = match named {
+                    Some(epoch) => sets.replace_in(&GROUP, epoch, &member, new, value),
+                    None => sets.replace(&GROUP, &member, new, value),
+                };
                 let replace = |group: &mut Group| group.replace(member, (new, value));
-                (replaced, reference.change(None, replace))
+                (replaced, reference.change(named, replace))
             }
             20 => (
                 Ok(sets.cancel_below_floor(&GROUP)),
