@@ -61,7 +61,7 @@ fn requests(connection: &Registered, manager: &ReplicaManager) -> Result<()> {
     };
 
     let gone = AtomicBool::new(false);
-    let cancel = || manager.cancel_for_connection(connection.id, "client disconnected");
+    let cancel = || manager.end_connection(connection.id, "client disconnected");
     thread::scope(|scope| {
         let watcher = thread::Builder::new()
             .name("client-end".to_owned())

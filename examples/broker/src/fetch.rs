@@ -16,7 +16,7 @@ use purgatory::{DelayedOperation, Outcome};
 
 use crate::replica_manager::{ReplicaManager, park};
 use crate::topics::{Topics, WatchKey};
-use crate::{api::OrError, api::millis, partition::UpTo, reply::Reply};
+use crate::{api::OrError, api::millis, partition::FollowerFetch, partition::UpTo, reply::Reply};
 
 /// Bytes of records in one response (Kafka's `replica.fetch.max.bytes` and `fetch.max.bytes`).
 pub(crate) const FETCH_BYTES_MAX: usize = 1 << 20;
@@ -38,7 +38,6 @@ pub(crate) struct DelayedFetch {
 /// Notes what a follower has, then waits until there is enough to read.
 pub(crate) fn fetch(manager: &ReplicaManager, request: FetchRequest, reply: Reply) {
     let max_wait = millis(request.max_wait_ms).min(LONG_POLL_MAX);
-    let replica = request.replica_id.0;
     let mut watermarks = Vec::new();
     for (topic, asked) in partitions_of(&request) {
         // A partition that is not there is an error, which the first check finds.
@@ -52,8 +51,13 @@ pub(crate) fn fetch(manager: &ReplicaManager, request: FetchRequest, reply: Repl
         };
         // A follower's offset says what it has, before it waits for more.
         if up_to(&request) == UpTo::LogEnd {
-            let log_start = asked.log_start_offset;
-            manager.note_fetch(&partition, replica, log_start, asked.fetch_offset);
+            let fetch = FollowerFetch {
+                id: request.replica_id.0,
+                connection: reply.connection,
+                log_start: asked.log_start_offset,
+                log_end: asked.fetch_offset,
+            };
+            manager.note_fetch(&partition, fetch);
         }
         watermarks.push(key);
     }

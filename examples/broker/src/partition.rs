@@ -3,7 +3,8 @@
 //!
 //! *High watermark*: the smallest log end offset over the in-sync replicas; it stands still while
 //! fewer than `min.insync.replicas` are (as in Kafka since 3.7). *Low watermark*: the smallest log
-//! start offset over them. Neither ever goes back.
+//! start offset over them. Neither ever goes back. *Epoch* of a follower: the connection by which it
+//! fetches. When that ends its log may have gone with its process, so it is in sync no more.
 //!
 //! Everything here is one lock and no waiting; a caller that advances a watermark signals it to the
 //! purgatories afterwards, without this lock.
@@ -48,6 +49,16 @@ pub(crate) struct Deleted {
     pub(crate) required_offset: i64,
     /// True if a watermark advanced.
     pub(crate) advanced: bool,
+}
+
+/// The fetch of a follower, which shows where its log starts and ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FollowerFetch {
+    pub(crate) id: i32,
+    /// The number of its connection.
+    pub(crate) connection: u64,
+    pub(crate) log_start: i64,
+    pub(crate) log_end: i64,
 }
 
 /// The offset up to which a fetch may read.
@@ -95,16 +106,25 @@ impl Partition {
         })
     }
 
-    /// Notes the log start and end that a follower's fetch shows. Returns true if a watermark
-    /// advanced.
-    pub(crate) fn note_fetch(&self, id: i32, log_start: i64, log_end: i64) -> bool {
+    /// Notes what a follower's fetch shows. Returns true if a watermark advanced.
+    pub(crate) fn note_fetch(&self, fetch: FollowerFetch) -> bool {
         let mut state = self.state.lock();
         let in_sync_before = state.replicas.in_sync();
         let leader = state.offsets();
-        state.replicas.note_fetch(id, log_start, log_end, leader);
+        state.replicas.note_fetch(fetch, leader);
         if state.replicas.in_sync() > in_sync_before {
+            let id = fetch.id;
             tracing::info!("replica {id} is back in the in-sync set of {}", self.key);
         }
+        state.advance(self.in_sync_min())
+    }
+
+    /// Takes a follower out of the in-sync set whose connection has ended. Returns true if a watermark
+    /// advanced.
+    pub(crate) fn end_connection(&self, connection: u64) -> bool {
+        let mut state = self.state.lock();
+        let removed = state.replicas.end_connection(connection);
+        self.have_left(&removed);
         state.advance(self.in_sync_min())
     }
 
@@ -168,10 +188,16 @@ impl Partition {
     pub(crate) fn shrink_in_sync(&self) -> bool {
         let mut state = self.state.lock();
         let log_end = state.log.log_end_offset;
-        for id in state.replicas.begin_lag_period(log_end) {
+        let removed = state.replicas.begin_lag_period(log_end);
+        self.have_left(&removed);
+        state.advance(self.in_sync_min())
+    }
+
+    /// Logs which followers have left the in-sync set.
+    fn have_left(&self, ids: &[i32]) {
+        for id in ids {
             tracing::warn!("replica {id} left the in-sync set of {}", self.key);
         }
-        state.advance(self.in_sync_min())
     }
 
     fn in_sync_min(&self) -> usize {
@@ -242,6 +268,8 @@ struct Replicas {
 
 #[derive(Default)]
 struct FollowerState {
+    /// Once it has fetched, the lowest number of a connection whose fetches count.
+    epoch: Option<u64>,
     log_start: i64,
     log_end: i64,
     out_of_sync: bool,
@@ -251,6 +279,30 @@ struct FollowerState {
     leader_end_seen: i64,
     /// The lag period of its last fetch.
     seen_in: u64,
+}
+
+impl FollowerState {
+    /// Notes a fetch. A follower that has everything up to the high watermark is in sync again.
+    fn note_fetch(&mut self, fetch: FollowerFetch, leader: Offsets, lag_period: u64) {
+        let epoch = Some(fetch.connection);
+        if epoch < self.epoch {
+            return; // of a process that may be gone
+        }
+        // Over another connection it may be another process: it has to catch up first.
+        self.out_of_sync |= epoch > self.epoch;
+        self.epoch = epoch;
+        // A follower may claim more than the leader has: that does not count.
+        self.log_start = fetch.log_start;
+        self.log_end = fetch.log_end.min(leader.log_end);
+        self.out_of_sync &= fetch.log_end < leader.high_watermark;
+        // Under load it is always a fetch behind: the log end that it saw at the fetch before
+        // counts.
+        if fetch.log_end >= self.leader_end_seen {
+            self.caught_up = self.caught_up.max(self.seen_in);
+        }
+        self.leader_end_seen = leader.log_end;
+        self.seen_in = lag_period;
+    }
 }
 
 impl Replicas {
@@ -281,26 +333,35 @@ impl Replicas {
         starts.fold(leaders, i64::min)
     }
 
-    /// Notes a fetch, which is answered with the offsets of the `leader`. A follower that has
-    /// everything up to the high watermark is in sync again.
-    fn note_fetch(&mut self, id: i32, log_start: i64, log_end: i64, leader: Offsets) {
+    /// Notes a fetch, which is answered with the offsets of the `leader`.
+    fn note_fetch(&mut self, fetch: FollowerFetch, leader: Offsets) {
         let lag_period = self.lag_period;
         // Any other id is a stranger's: it changes nothing.
-        let index = FOLLOWER_IDS.iter().position(|follower| *follower == id);
+        let index = FOLLOWER_IDS
+            .iter()
+            .position(|follower| *follower == fetch.id);
         if let Some(follower) = index.and_then(|index| self.followers.get_mut(index)) {
-            // A follower may claim more than the leader has: that does not count.
-            follower.log_start = log_start;
-            follower.log_end = log_end.min(leader.log_end);
-            follower.out_of_sync &= log_end < leader.high_watermark;
-            // Under load it is always a fetch behind: the log end that it saw at the fetch before
-            // counts.
-            if log_end >= follower.leader_end_seen {
-                follower.caught_up = follower.caught_up.max(follower.seen_in);
-            }
-            follower.leader_end_seen = leader.log_end;
-            follower.seen_in = lag_period;
+            follower.note_fetch(fetch, leader, lag_period);
         }
         self.note_caught_up(leader.log_end);
+    }
+
+    /// Takes the follower out of the in-sync set whose latest fetch came over this connection; returns
+    /// its id.
+    fn end_connection(&mut self, connection: u64) -> Vec<i32> {
+        let mut removed = Vec::new();
+        for (id, follower) in FOLLOWER_IDS.into_iter().zip(&mut self.followers) {
+            if follower.epoch != Some(connection) {
+                continue;
+            }
+            // A fetch that was sent before the end may still come.
+            follower.epoch = Some(connection + 1);
+            if !follower.out_of_sync {
+                follower.out_of_sync = true;
+                removed.push(id);
+            }
+        }
+        removed
     }
 
     /// Notes the present lag period for each follower that has the whole log.

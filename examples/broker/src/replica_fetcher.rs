@@ -7,8 +7,9 @@
 //! Its fetches are long polls, so an idle follower waits in the leader's purgatory. It looks for
 //! topics whenever a fetch brought nothing, and every few fetches in any case, so a new topic is
 //! followed a tenth of a second later. Its logs are in memory: a follower that is started again, or
-//! finds another leader, begins anew; one that only lost its connection goes on. It serves no
-//! clients.
+//! finds another leader, begins anew; one that only lost its connection goes on. The leader cannot tell
+//! the two: without its connection a follower does not count as in sync until it has caught up. It
+//! serves no clients.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::{io::BufReader, io::Write, net::SocketAddr, net::TcpStream};

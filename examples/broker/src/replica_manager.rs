@@ -15,9 +15,10 @@ use purgatory::{CancelReason, DelayedOperation, Outcome, Purgatory, Stats};
 use timer_core::{BuildError, Timer};
 
 use crate::{
-    args::Args, batch, fetch::DelayedFetch, partition::Appended, partition::Partition,
-    produce::DelayedDeleteRecords, produce::DelayedProduce, replica_fetcher::Follower,
-    reply::Reply, server::Counters, topics::TopicPartition, topics::Topics, topics::WatchKey,
+    args::Args, batch, fetch::DelayedFetch, partition::Appended, partition::FollowerFetch,
+    partition::Partition, produce::DelayedDeleteRecords, produce::DelayedProduce,
+    replica_fetcher::Follower, reply::Reply, server::Counters, topics::TopicPartition,
+    topics::Topics, topics::WatchKey,
 };
 
 /// The longest wait of a shutdown for callbacks that run.
@@ -232,17 +233,22 @@ impl ReplicaManager {
         Ok((partition, deleted.required_offset))
     }
 
-    /// Notes a follower's fetch, which shows where its log starts and ends.
-    pub(crate) fn note_fetch(&self, partition: &Partition, id: i32, start: i64, end: i64) {
-        let advanced = partition.note_fetch(id, start, end);
+    /// Notes a follower's fetch.
+    pub(crate) fn note_fetch(&self, partition: &Partition, fetch: FollowerFetch) {
+        let advanced = partition.note_fetch(fetch);
         self.signal_advance(partition, advanced);
     }
 
     /// Takes lagging followers out of the in-sync sets. To be called once in each lag period.
     pub(crate) fn shrink_in_sync(&self) {
+        self.change_all(Partition::shrink_in_sync);
+    }
+
+    /// Changes every partition; `change` returns true if a watermark advanced.
+    fn change_all(&self, change: impl Fn(&Partition) -> bool) {
         for topic in self.topics.all() {
             for partition in &*topic {
-                let advanced = partition.shrink_in_sync();
+                let advanced = change(partition);
                 self.signal_advance(partition, advanced);
             }
         }
@@ -260,12 +266,13 @@ impl ReplicaManager {
         self.delete_records.check_and_complete(&key);
     }
 
-    /// Cancels the requests of a client that is gone.
-    pub(crate) fn cancel_for_connection(&self, connection: u64, reason: &'static str) {
+    /// Cancels the requests of a client that is gone. A follower leaves the in-sync sets.
+    pub(crate) fn end_connection(&self, connection: u64, reason: &'static str) {
         let key = WatchKey::Connection(connection);
         self.produces.cancel_for_key(&key, reason);
         self.fetches.cancel_for_key(&key, reason);
         self.delete_records.cancel_for_key(&key, reason);
+        self.change_all(|partition| partition.end_connection(connection));
     }
 
     /// Describes what waits.

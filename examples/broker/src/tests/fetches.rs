@@ -198,7 +198,7 @@ fn gone_client_has_only_its_own_requests_cancelled() {
     for connection in [gone.connection, produce.connection] {
         broker
             .manager
-            .cancel_for_connection(connection, "client disconnected");
+            .end_connection(connection, "client disconnected");
     }
     assert!(read(&gone).is_some() && read(&other).is_none());
     assert_eq!(

@@ -13,7 +13,7 @@ use super::{
     examples::*,
     framed,
 };
-use crate::fuzz::{Session, follow_all};
+use crate::fuzz::Session;
 
 /// Without `TEST_EFFORT`.
 const FRAMES: u64 = 5_000;
@@ -73,7 +73,7 @@ fn fuzzed_frames_crash_nothing_and_leave_nothing() {
         session.hang_up();
         // Now and then the followers fetch, so that logs move on.
         if number % 256 == 0 {
-            follow_all(&session.manager);
+            session.follow_all();
             session.manager.shrink_in_sync();
         }
     }

@@ -81,7 +81,9 @@ impl Fixture {
 
     /// One fetch by a follower; returns whether that brought news.
     pub(crate) fn follow(&self, follower: usize, partition: &Partition) -> bool {
-        crate::fuzz::follow(&self.manager, follower, partition)
+        // Over a connection after those that were asked over.
+        let connection = self.connections.load(Relaxed);
+        crate::fuzz::follow(&self.manager, connection, follower, partition)
     }
 
     /// The error code of an acks=1 produce of one record to partition 0.

@@ -8,7 +8,7 @@ use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{DeleteRecordsResponse, ProduceResponse};
 
 use super::{Asked, Fixture, examples::*, record_batch};
-use crate::partition::UpTo;
+use crate::partition::{FollowerFetch, UpTo};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -37,6 +37,17 @@ impl Fixture {
         for _ in 0..times {
             self.manager.shrink_in_sync();
         }
+    }
+
+    /// A fetch over this connection, by which a follower claims to have partition 0 up to an offset.
+    fn claim(&self, id: i32, connection: u64, log_end: i64) {
+        let fetch = FollowerFetch {
+            id,
+            connection,
+            log_start: 0,
+            log_end,
+        };
+        self.manager.note_fetch(&self.partition(0), fetch);
     }
 
     fn acked_before_replicated(&self) -> u64 {
@@ -110,9 +121,58 @@ fn follower_that_only_claims_a_record_is_found_out() {
     let broker = Fixture::new(&[]);
     let produce = broker.start_all(1);
     broker.replicate(0, 0);
-    broker.manager.note_fetch(&broker.partition(0), 3, 0, 1);
+    broker.claim(3, 0, 1);
     assert_eq!(answer(&produce), Some(vec![(0, 0)]));
     assert_eq!(broker.acked_before_replicated(), 1);
+}
+
+#[test]
+fn a_follower_that_was_killed_counts_once_it_has_caught_up() {
+    let broker = Fixture::new(&[]);
+    let in_sync = || broker.partition(0).in_sync_followers();
+    // Follower 2 has a record that follower 3 lacks.
+    let produce = broker.start_all(1);
+    broker.claim(2, 100, 0);
+    broker.claim(2, 100, 1);
+    // It is killed, and its log goes with it. Follower 3 fetches before it is there again.
+    broker.manager.end_connection(100, "client disconnected");
+    broker.replicate(1, 0);
+    assert_eq!((answer(&produce), in_sync()), (Some(vec![(0, 0)]), vec![3]));
+    assert_eq!(broker.acked_before_replicated(), 0);
+
+    // A fetch that it had sent before its end comes late.
+    broker.claim(2, 100, 1);
+    assert_eq!(in_sync(), [3]);
+    // It is there again, and does not count before its first fetch, nor until it has the records.
+    let produce = broker.start_all(1);
+    assert_eq!(answer(&produce), None);
+    broker.replicate(1, 0);
+    assert_eq!(answer(&produce), Some(vec![(0, 1)]));
+    for (log_end, expected) in [(0, vec![3]), (1, vec![3]), (2, vec![2, 3])] {
+        broker.claim(2, 101, log_end);
+        assert_eq!(in_sync(), expected, "up to {log_end}");
+    }
+    let produce = broker.start_all(1);
+    broker.replicate(1, 0);
+    assert_eq!(answer(&produce), None, "it is waited for again");
+    broker.claim(2, 101, 3);
+    assert_eq!(answer(&produce), Some(vec![(0, 2)]));
+}
+
+/// The leader has not seen the end of its connection: its machine lost power, say.
+#[test]
+fn a_follower_over_another_connection_has_to_catch_up() {
+    let broker = Fixture::new(&[]);
+    let produce = broker.start_all(1);
+    broker.claim(2, 100, 1);
+    broker.claim(3, 101, 1);
+    assert_eq!(answer(&produce), Some(vec![(0, 0)]));
+    broker.claim(2, 102, 0);
+    assert_eq!(broker.partition(0).in_sync_followers(), [3]);
+    // The end of the first one is no end of this one.
+    broker.claim(2, 102, 1);
+    broker.manager.end_connection(100, "client disconnected");
+    assert_eq!(broker.partition(0).in_sync_followers(), [2, 3]);
 }
 
 #[test]

@@ -161,6 +161,36 @@ fn follower_that_loses_its_connection_keeps_its_logs() {
     second.shutdown();
 }
 
+/// The followers are two clients: one that is killed has its connection closed by the system.
+#[test]
+fn a_killed_follower_acknowledges_nothing() {
+    let (broker, mut client) = start(&["--node", "1", "--cluster", "1=127.0.0.1:0,2,3"]);
+    let partition = broker.manager.topics.partition("t", 0).unwrap();
+    let follow = |id, client: &mut Client, offset| {
+        client.ask(&fetch(id, 1, &[(0, offset)]).with_max_wait_ms(0));
+        client.receive::<FetchRequest>();
+    };
+    let [mut second, mut third] = [(); 2].map(|()| Client::connect(&broker));
+    client.send_produce(-1, 600_000);
+    wait_until(|| broker.manager.produces.len() == 1);
+    // Follower 2 says that it has the record, and is killed.
+    follow(2, &mut second, 0);
+    follow(2, &mut second, 1);
+    drop(second);
+    wait_until(|| partition.in_sync_followers() == [3]);
+    // It is started again, and fetches nothing yet. Follower 3 has the record.
+    let mut again = Client::connect(&broker);
+    follow(3, &mut third, 0);
+    follow(3, &mut third, 1);
+    assert_eq!(client.produced(), 0);
+    assert_eq!(partition.in_sync_followers(), [3]);
+    follow(2, &mut again, 0);
+    assert_eq!(partition.in_sync_followers(), [3]);
+    follow(2, &mut again, 1);
+    assert_eq!(partition.in_sync_followers(), [2, 3]);
+    broker.shutdown();
+}
+
 #[test]
 fn hundreds_of_connections_have_a_produce_parked_each() {
     const CONNECTIONS: usize = 300;

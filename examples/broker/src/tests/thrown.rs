@@ -10,7 +10,7 @@ use clap::Parser;
 use timer_core::ManualTimer;
 
 use crate::api::{self, Answer, Client};
-use crate::partition::{Partition, UpTo};
+use crate::partition::{FollowerFetch, Partition, UpTo};
 use crate::replica_manager::ReplicaManager;
 use crate::{args::Args, fetch::FETCH_BYTES_MAX, frame::read_frame};
 
@@ -60,7 +60,7 @@ impl Connection {
 
     /// The client is gone: the request that waited has its answer now.
     fn hang_up(self, manager: &ReplicaManager) {
-        manager.cancel_for_connection(self.client.connection, "client disconnected");
+        manager.end_connection(self.client.connection, "client disconnected");
         if let Some((frame, answer)) = self.asked {
             assert!(is_answered(&frame, &answer), "no answer: {frame:?}");
         }
@@ -80,27 +80,27 @@ fn is_answered(frame: &[u8], answer: &Receiver<Answer>) -> bool {
     true
 }
 
-/// Fetches once for a follower; returns true if that brought news.
-pub(crate) fn follow(manager: &ReplicaManager, follower: usize, partition: &Partition) -> bool {
+/// Fetches once for a follower, over this connection; returns true if that brought news.
+pub(crate) fn follow(
+    manager: &ReplicaManager,
+    connection: u64,
+    follower: usize,
+    partition: &Partition,
+) -> bool {
     let follower = &manager.followers[follower];
     let log = follower.offsets(&partition.key);
-    manager.note_fetch(partition, follower.id, log.start, log.end);
+    let fetch = FollowerFetch {
+        id: follower.id,
+        connection,
+        log_start: log.start,
+        log_end: log.end,
+    };
+    manager.note_fetch(partition, fetch);
     // An offset that is gone: the leader's log start says where to go on.
     let read = partition
         .read(log.end, UpTo::LogEnd, FETCH_BYTES_MAX, true)
         .unwrap_or_default();
     follower.append(&partition.key, read, partition.offsets().log_start)
-}
-
-/// The followers fetch until they have everything and the leader knows.
-pub(crate) fn follow_all(manager: &ReplicaManager) {
-    for topic in manager.topics.all() {
-        for partition in &*topic {
-            for follower in 0..manager.followers.len() {
-                while follow(manager, follower, partition) {}
-            }
-        }
-    }
 }
 
 /// A broker of its own and the connections to it.
@@ -158,11 +158,24 @@ impl Session {
         match event[1] % 4 {
             0 => self.timer.advance(Duration::from_millis(value)),
             1 => {
-                follow_all(&self.manager);
+                self.follow_all();
                 self.manager.shrink_in_sync();
             }
             2 => self.current = value as usize % CONNECTIONS,
             _ => self.hang_up(),
+        }
+    }
+
+    /// The followers fetch until they have everything and the leader knows.
+    pub(crate) fn follow_all(&self) {
+        // Over connections that come after all that are open.
+        let (manager, connection) = (&self.manager, self.next_number);
+        for topic in manager.topics.all() {
+            for partition in &*topic {
+                for follower in 0..manager.followers.len() {
+                    while follow(manager, connection, follower, partition) {}
+                }
+            }
         }
     }
 
