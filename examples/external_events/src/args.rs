@@ -23,9 +23,10 @@ when an argument is wrong, 130 after a second Ctrl-C.";
 ///
 /// GET answers 200 with {id, epoch, version, state}, or 204 when nothing came within `?wait=` (a
 /// duration like 30s). With `?seen=VERSION&epoch=EPOCH` it waits for a later version than that,
-/// without it for the next change. Versions begin anew in another epoch; a client of an old one is
-/// answered at once: 200, or 410 with {id, epoch} when the order has not changed in this one.
-/// The body of a POST is the new state, any text.
+/// with `?seen=0` for any (so it has the order as it is, if that is known), and without it for the
+/// next change. Versions begin anew in another epoch; a client that names an old one is answered at
+/// once: 200, or 410 with {id, epoch} when the order has not changed in this one. The body of a POST
+/// is the new state, any text.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "external_events", version, after_help = EXAMPLES, allow_negative_numbers = true)]
 pub struct Args {

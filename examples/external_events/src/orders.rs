@@ -42,6 +42,17 @@ pub struct Seen {
     pub version: u64,
 }
 
+/// The point from which a client asks for news.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Since {
+    /// It has seen nothing: the order as it is, or as it first is, in whatever epoch.
+    Nothing,
+    /// The next change, in whatever epoch.
+    Now,
+    /// A later version than this one, or the end of its epoch.
+    Version(Seen),
+}
+
 /// The answer that a client waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
@@ -118,14 +129,17 @@ impl Orders {
         Seen { epoch, version }
     }
 
-    /// Waits for a change later than `seen`, or than now. Dropping the future ends the wait.
-    pub fn wait(&self, id: &OrderId, seen: Option<Seen>, timeout: Duration) -> WaitFuture<News> {
-        // Without a version to compare with, the next change counts.
-        let since = seen.unwrap_or_else(|| self.last_change(id));
-        let named_epoch = seen.is_some();
+    /// Waits for news of an order. Dropping the future ends the wait.
+    pub fn wait(&self, id: &OrderId, since: Since, timeout: Duration) -> WaitFuture<News> {
+        let seen = match since {
+            Since::Nothing => None,
+            Since::Now => Some(self.last_change(id)),
+            Since::Version(seen) => Some(seen),
+        };
+        let named_epoch = matches!(since, Since::Version(_));
         let kept = self.kept.clone();
         let order = id.clone();
-        let later = move || kept.lock().later(&order, since, named_epoch);
+        let later = move || kept.lock().later(&order, seen, named_epoch);
 
         // A client that names an epoch hears of its end; any other one waits for its order only.
         let keys = [id.clone(), EPOCH.into()];
@@ -179,9 +193,9 @@ impl Orders {
 impl Kept {
     /// Finds the news for a client. One that named an epoch which is over hears of the new one; one
     /// that named none waits for a change.
-    fn later(&self, id: &OrderId, seen: Seen, named_epoch: bool) -> Option<News> {
+    fn later(&self, id: &OrderId, seen: Option<Seen>, named_epoch: bool) -> Option<News> {
         let known = self.orders.get(id);
-        if seen.epoch == self.epoch {
+        if let Some(seen) = seen.filter(|seen| seen.epoch == self.epoch) {
             let later = known.filter(|order| order.version > seen.version)?;
             return Some(News::Changed(later.clone()));
         }
@@ -239,8 +253,8 @@ mod tests {
         }
     }
 
-    fn seen(epoch: u64, version: u64) -> Option<Seen> {
-        Some(Seen { epoch, version })
+    fn seen(epoch: u64, version: u64) -> Since {
+        Since::Version(Seen { epoch, version })
     }
 
     fn version(news: Result<News, WaitError>) -> Option<u64> {
@@ -284,25 +298,30 @@ mod tests {
     fn waits_hear_of_a_new_epoch() {
         let orders = orders(9);
         orders.change(order("a", EPOCH_1, 7));
-        let wait = |id: &str, seen| orders.wait(&id.into(), seen, SECOND);
+        let wait = |id: &str, since| orders.wait(&id.into(), since, SECOND);
         let known = wait("a", seen(EPOCH_1, 7));
         let unknown = wait("b", seen(EPOCH_1, 0));
-        let without_epoch = wait("a", None);
+        let without_epoch = [wait("a", Since::Now), wait("b", Since::Nothing)];
         assert!(!orders.begin(EPOCH_1), "the same again");
-        assert_eq!(orders.waits.len(), 3);
+        assert_eq!(orders.waits.len(), 4);
         assert!(orders.begin(2));
         for one in [known, unknown] {
             assert_eq!(one.wait_blocking(), Ok(News::Anew { epoch: 2 }));
         }
-        assert_eq!(orders.waits.len(), 1, "the other one waits for a change");
+        assert_eq!(orders.waits.len(), 2, "the others wait for a change");
         orders.change(order("a", 2, 1));
-        assert_eq!(version(without_epoch.wait_blocking()), Some(1));
+        orders.change(order("b", 2, 2));
+        for (one, changed) in without_epoch.into_iter().zip([1, 2]) {
+            assert_eq!(version(one.wait_blocking()), Some(changed));
+        }
+        // One that knows nothing is told the present.
+        assert_eq!(version(wait("b", Since::Nothing).wait_blocking()), Some(2));
     }
 
     #[test]
     fn waits_at_the_ends_of_time_do_not_overflow() {
         let orders = orders(9);
-        let wait = |timeout| orders.wait(&"a".into(), None, timeout);
+        let wait = |timeout| orders.wait(&"a".into(), Since::Now, timeout);
         assert_eq!(
             wait(Duration::ZERO).wait_blocking(),
             Err(WaitError::Expired)

@@ -14,7 +14,7 @@ use purgatory::WaitError;
 use serde::{Deserialize, Serialize};
 
 use crate::nats::Nats;
-use crate::orders::{News, Order, OrderId, Orders, Seen};
+use crate::orders::{News, Order, OrderId, Orders, Seen, Since};
 
 /// The wait of a request that names none.
 const DEFAULT_WAIT: Duration = Duration::from_secs(30);
@@ -67,13 +67,13 @@ async fn poll(
     Query(poll): Query<Poll>,
 ) -> Result<Response, Failure> {
     let id = order_id(&id)?;
-    let seen = seen(&poll, &gateway.orders)?;
+    let since = since(&poll)?;
     let wait = match &poll.wait {
         Some(wait) => duration(wait, gateway.wait_max)?,
         None => DEFAULT_WAIT.min(gateway.wait_max),
     };
     // If the client hangs up, this future is dropped here, and the wait with it.
-    let ended = gateway.orders.wait(&id, seen, wait).await;
+    let ended = gateway.orders.wait(&id, since, wait).await;
     match ended {
         Ok(News::Changed(order)) => Ok(Json(order).into_response()),
         Ok(News::Anew { epoch }) => {
@@ -85,18 +85,15 @@ async fn poll(
     }
 }
 
-/// Reads the version that a client says it has seen; none if it does not say.
-fn seen(poll: &Poll, orders: &Orders) -> Result<Option<Seen>, Failure> {
+/// Reads what a client says it has seen.
+fn since(poll: &Poll) -> Result<Since, Failure> {
     match (poll.seen, poll.epoch) {
-        (Some(version), Some(epoch)) => Ok(Some(Seen { epoch, version })),
+        (Some(version), Some(epoch)) => Ok(Since::Version(Seen { epoch, version })),
         // Version 0 was never seen, in whatever epoch.
-        (Some(0), None) => Ok(Some(Seen {
-            epoch: orders.epoch(),
-            version: 0,
-        })),
+        (Some(0), None) => Ok(Since::Nothing),
         (Some(_), None) => Err(bad("seen= needs epoch=, too: both come with the order")),
         (None, Some(_)) => Err(bad("epoch= needs seen=, too")),
-        (None, None) => Ok(None),
+        (None, None) => Ok(Since::Now),
     }
 }
 

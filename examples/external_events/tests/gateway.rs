@@ -120,8 +120,11 @@ async fn a_client_from_another_epoch_is_answered_at_once() {
     }
 
     let waits = stage.wait("/orders/7?seen=1&epoch=5");
+    let knows_nothing = stage.wait("/orders/7?seen=0");
     stage.orders.begin(6);
     assert_eq!(waits.await.status(), StatusCode::GONE);
+    let posted = text(stage.post("/orders/7", "shipped").await).await;
+    assert_eq!(text(knows_nothing.await).await, posted);
 }
 
 #[tokio::test]
