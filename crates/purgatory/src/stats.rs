@@ -143,7 +143,9 @@ pub struct Snapshot<K> {
     pub busiest: Vec<(K, usize)>,
     /// The number of operations parked with each [label](crate::Watches::labelled), most first.
     pub labels: Vec<(&'static str, usize)>,
-    /// The operations that have been parked for longest, longest first.
+    /// The operations that have been parked for longest, longest first; those of one age in no
+    /// order. So of [`Permits`](crate::Permits) this is not the line: the last to come may be listed
+    /// before the first.
     pub oldest: Vec<Parked<K>>,
     /// The operations under check, longest known check first. A check that never returns shows up
     /// here, and its operation cannot expire. So does a last check that waits for the executor.
