@@ -144,8 +144,10 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     /// waits this ended.
     ///
     /// The highest value is the leader's log end, at which the epoch starts; of a set without members
-    /// the first that joins is the leader. The watermark stays where it was, or rises to what the
-    /// members have. The waits of the last epoch are cancelled as by
+    /// the first that joins is the leader. By [`Rule::majority`] and [`Rule::at_least`] a value
+    /// up to there is acknowledged only with one above it: call this before the leader appends its
+    /// first entry. The watermark stays where it was, or rises to what the members have. The waits of
+    /// the last epoch are cancelled as by
     /// [`Watermarks::begin_epoch`](crate::Watermarks::begin_epoch), whatever the members have: a record
     /// of this leader may be another one than theirs. Waits that were parked before the first `set`
     /// belong to epoch 0: only a `set` of that takes them on.
