@@ -171,7 +171,9 @@ impl Permits {
 
     /// Returns a future of a [`Lease`] of `weight` permits, as [`acquire`](Self::acquire) does. It
     /// lives for `time_to_live` unless it is renewed, counted from when it was handed over and its
-    /// task woken, whether that has polled or not.
+    /// task woken, whether that has polled or not: a lease that is taken after that time is lost
+    /// already. A cancel does not reach it once it was handed over. With [`Duration::MAX`] it is a
+    /// lock that has a fencing number.
     ///
     /// ```
     /// use std::time::Duration;

@@ -402,8 +402,8 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     }
 
     /// Closes the key: its waits are cancelled ([`Closed`](CancelReason::Closed)), and later ones
-    /// end at once with the same reason, whatever its value; so is who waits until it is
-    /// [wanted](Self::wanted). Returns how many waits this ended. Advances are refused from now on.
+    /// end at once with the same reason, whatever its value. So do futures of
+    /// [`wanted`](Self::wanted). Returns how many waits this ended. Advances are refused from now on.
     /// [`remove`](Self::remove) forgets the key, and that it was closed.
     ///
     /// O(n log n) for n waits of the key, 64 in one lock hold.
@@ -483,8 +483,8 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     /// See [`WaitFuture`].
     ///
     /// # Errors
-    /// The future yields a [`WaitError`]. It is Refused, at once, as
-    /// [`OtherEpoch`](WaitError::OtherEpoch) unless the key is in this epoch.
+    /// The future yields a [`WaitError`]: [`OtherEpoch`](WaitError::OtherEpoch), at once, unless the
+    /// key is in this epoch.
     ///
     /// # Panics
     /// Panics as [`wait_for`](Self::wait_for) does.
