@@ -102,12 +102,17 @@ impl Log {
         self.end.store(end, Ordering::Release);
     }
 
-    /// Takes its last records back, which must be these: the digest undoes them one by one.
+    /// Returns its digest without its last records, which must be these: it undoes them one by one.
+    fn digest_before<'a>(&self, records: impl DoubleEndedIterator<Item = &'a Record>) -> u64 {
+        let undo = |digest: u64, record: &Record| {
+            digest.rotate_right(TURN).wrapping_mul(UNMIX) ^ record.entry()
+        };
+        records.rev().fold(self.digest(), undo)
+    }
+
+    /// Takes its last records back, which must be these.
     pub(crate) fn take_back(&self, records: &[Record]) {
-        let mut digest = self.digest();
-        for record in records.iter().rev() {
-            digest = digest.rotate_right(TURN).wrapping_mul(UNMIX) ^ record.entry();
-        }
+        let digest = self.digest_before(records.iter());
         let end = self.end() - records.len() as u64;
         self.end.store(end, Ordering::Release);
         self.digest.store(digest, Ordering::Release);
@@ -272,6 +277,17 @@ impl Partition {
     pub(crate) fn in_order<R>(&self, call: impl FnOnce(u64) -> R) -> R {
         let leader = self.leader.lock();
         call(leader.epoch)
+    }
+
+    /// Returns the digest of the leader's log up to this end; `None` if the log does not come so far,
+    /// or the records beyond are not kept, as for a follower that has left for good.
+    pub(crate) fn digest_at(&self, end: u64) -> Option<u64> {
+        let leader = self.leader.lock();
+        let remaining = end.checked_sub(leader.kept_from)? as usize;
+        if remaining > leader.kept.len() {
+            return None;
+        }
+        Some(self.log.digest_before(leader.kept.range(remaining..)))
     }
 
     /// Keeps no more records for a follower that has left for good.

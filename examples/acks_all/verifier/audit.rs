@@ -291,11 +291,14 @@ impl Audit {
                 let missing = tally.acknowledged().saturating_sub(log.end());
                 self.report(MISSING, missing, place);
             }
-            // A log that is shorter was stalled, as was one that does not know of the last leader;
-            // one as long as the leader's must be the same.
+            // A log that does not know of the last leader was stalled. Any other is the leader's, as
+            // far as it goes.
             let knows_leader = log.epoch() == partition.log.epoch();
-            let whole = knows_leader && log.end() >= partition.log.end();
-            if whole && log.digest() != partition.log.digest() {
+            let differs = match partition.digest_at(log.end()) {
+                Some(digest) => digest != log.digest(),
+                None => log.end() > partition.log.end(),
+            };
+            if knows_leader && differs {
                 self.report(LOGS_DIFFER, 1, place);
             }
         }

@@ -322,6 +322,21 @@ fn differing_logs_are_found() {
 }
 
 #[test]
+fn wrong_record_in_a_log_that_is_behind_is_found() {
+    use Answer::{Acknowledged, TimedOut};
+    // The second was acknowledged, and follower 2 has another in its place; the third expired.
+    let answers = [
+        (&Acknowledged, 1, MS),
+        (&Acknowledged, 2, MS),
+        (&TimedOut, 3, 50 * MS),
+    ];
+    let found = wrong(3, [3, 1], Some(record(7)), &answers);
+    let found: Vec<_> = found.iter().map(|it| (it.fault, it.count)).collect();
+    assert_eq!(found, [(LOGS_DIFFER, 1)]);
+    assert!(wrong(3, [3, 1], Some(record(1)), &answers).is_empty());
+}
+
+#[test]
 fn bad_arguments_are_refused_with_their_bounds() {
     example_support::assert_parsed::<Args>(&[
         ("--seconds=0.1", ""),
