@@ -1,6 +1,6 @@
 //! The entries of permits: requests that wait, and leases.
 
-use std::{marker::PhantomData, sync::Arc, task::Waker, time::Duration};
+use std::{collections::BTreeMap, marker::PhantomData, sync::Arc, task::Waker, time::Duration};
 
 use timer_core::{TaskId, TimerHandle};
 
@@ -101,7 +101,7 @@ pub(crate) struct Holder {
 pub(crate) struct Watchers {
     /// The number of the next.
     next: u64,
-    pub(super) wakers: Vec<(u64, Waker)>,
+    pub(super) wakers: BTreeMap<u64, Waker>,
 }
 
 impl Turn {
@@ -120,21 +120,18 @@ impl Turn {
 
 impl Watchers {
     /// Puts a waker in the place of this number; a first poll gets one. Returns that of the poll
-    /// before. O(watchers).
+    /// before. O(log watchers).
     pub(super) fn put(&mut self, number: &mut Option<u64>, waker: Waker) -> Option<Waker> {
         let number = *number.get_or_insert_with(|| {
             self.next += 1;
             self.next
         });
-        let before = self.take(number);
-        self.wakers.push((number, waker));
-        before
+        self.wakers.insert(number, waker)
     }
 
-    /// Takes the waker of this number out. O(watchers).
+    /// Takes the waker of this number out. O(log watchers).
     pub(super) fn take(&mut self, number: u64) -> Option<Waker> {
-        let at = self.wakers.iter().position(|(of, _)| *of == number)?;
-        Some(self.wakers.swap_remove(at).1)
+        self.wakers.remove(&number)
     }
 }
 

@@ -288,7 +288,7 @@ pub(super) fn begin<K: WatchKey>(
 
 /// Wakes the tasks that wait for the end of a lease, with nothing locked.
 pub(super) fn wake_all<K: WatchKey>(table: &Table<Semaphores<K>>, watchers: Watchers) {
-    for (_, waker) in watchers.wakers {
+    for waker in watchers.wakers.into_values() {
         table.frame.call(|| waker.wake());
     }
 }

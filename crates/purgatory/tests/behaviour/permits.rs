@@ -342,3 +342,21 @@ fn a_cancel_of_all_cancels_those_behind_a_heavy_head_too() {
     drop(held);
     assert_eq!(permits.free(), 2);
 }
+
+/// Each is found without a look at the others, under the lock of their key: this would take seconds.
+#[test]
+fn many_tasks_that_wait_for_the_loss_of_a_lease_come_and_leave() {
+    let (_timer, permits) = permits(1);
+    let lease = over(&mut permits.lease(1, MINUTE, SECOND)).unwrap();
+    let task = Woken::task();
+    let mut lost: Vec<_> = (0..20_000).map(|_| Box::pin(lease.lost())).collect();
+    for lost in &mut lost {
+        assert!(poll(lost).is_pending());
+        assert!(task.poll(lost).is_pending());
+    }
+    let stays = lost.pop();
+    drop(lost);
+    drop(lease);
+    assert_eq!((task.times(), task.wakers()), (1, 0));
+    drop(stays);
+}
