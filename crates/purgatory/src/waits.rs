@@ -82,8 +82,9 @@ impl<K> Waits<K> {
         self.form.is_closed()
     }
 
-    /// Returns the number of keys that have waiters. Exact when idle. O(shards); of `Watermarks`,
-    /// `ReplicaSets` and keyed `Permits` O(keys), also for those that only have a value or permits out.
+    /// Returns the number of keys that have waiters, not of those that only have a value or permits
+    /// out. Exact when idle. O(shards); of `Watermarks`, `ReplicaSets` and keyed `Permits` O(keys),
+    /// with those that have no waiters.
     pub fn keys(&self) -> usize {
         self.form.key_count()
     }

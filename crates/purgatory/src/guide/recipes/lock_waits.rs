@@ -149,6 +149,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let second = second.await?;
     assert!(locks.dump().is_empty());
     drop(second);
-    assert_eq!(locks.rows.waits().keys(), 0);
+    assert_eq!(locks.rows.taken_for(&"row"), 0);
     Ok(())
 }
