@@ -172,8 +172,9 @@ impl<K> Waits<K> {
 
     /// Cancels all waits ([`Shutdown`](CancelReason::Shutdown)), refuses later ones, also those that
     /// would end at once, and waits until their tasks are woken, for at most `limit`. Returns how
-    /// many it did not wait for, zero if none; tasks of waits that had expired before are not among
-    /// them. The timer goes on. Blocks as [`Purgatory::shutdown`](crate::Purgatory::shutdown) does.
+    /// many waits it did not wait for, zero if none; those that had expired before are not among
+    /// them. Leases of [`Permits`](crate::Permits) end likewise, and are not counted. The timer goes
+    /// on. Blocks as [`Purgatory::shutdown`](crate::Purgatory::shutdown) does.
     pub fn shutdown(&self, limit: Duration) -> usize {
         self.form.clone().shutdown(limit)
     }

@@ -48,10 +48,10 @@ impl<K: WatchKey, G: Guard<K>> Yields<G> for Semaphores<K> {
 #[cold]
 fn finish_left<K: WatchKey>(table: &Arc<Table<Semaphores<K>>>, left: Left<K>) {
     match left {
-        Left::Nothing => {}
+        Left::Nothing | Left::Lost(None) => {}
         Left::Key(key) => table.frame.call(|| drop(key)),
         Left::Leased(holder, time_to_live) => begin(table, holder, time_to_live),
-        Left::Lost(watchers) => wake_all(table, *watchers),
+        Left::Lost(Some(watchers)) => wake_all(table, *watchers),
     }
 }
 
@@ -72,6 +72,10 @@ impl<K: WatchKey> Engine for Semaphores<K> {
         matches!(wait, Wait::Waits(_))
     }
 
+    fn is_of_wait(left: &Left<K>) -> bool {
+        !matches!(left, Left::Key(_) | Left::Lost(_))
+    }
+
     fn leave(
         &self,
         shard: &mut Shard<Self>,
@@ -88,7 +92,7 @@ impl<K: WatchKey> Engine for Semaphores<K> {
             }
             Wait::Holds(holder) => {
                 Self::count_returned(shard, holder.line, holder.weight);
-                holder.watchers.map_or(Left::Nothing, Left::Lost)
+                Left::Lost(holder.watchers)
             }
         }
     }

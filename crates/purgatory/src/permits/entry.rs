@@ -71,8 +71,8 @@ pub(crate) enum Left<K> {
     Key(K),
     /// A lease was handed over: its time to live begins.
     Leased(TimerHandle, Duration),
-    /// A lease has ended, and these tasks wait for that.
-    Lost(Box<Watchers>),
+    /// A lease has ended, and these tasks wait for that, if there are some.
+    Lost(Option<Box<Watchers>>),
 }
 
 /// A guard of permits, as its future yields it.

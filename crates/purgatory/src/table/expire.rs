@@ -79,6 +79,10 @@ impl<E: Engine> Inside for E {
         advanced
     }
 
+    fn ends_wait(job: &Ended<E>) -> bool {
+        E::is_of_wait(&job.left)
+    }
+
     fn queue(table: &Arc<Table<E>>, jobs: Vec<Ended<E>>, mut under_way: Vec<UnderWay>) {
         let queued_ns = table.frame.callbacks_queued(jobs.len());
         let inside = table.clone();
@@ -155,7 +159,11 @@ impl<E: Inside> AnyTable<E> {
         for jobs in due.into_jobs(self.frame.executor.parallelism()) {
             let mut under_way = Vec::new();
             if counting.is_some() {
-                under_way.extend(jobs.iter().map(|_| self.frame.closing.begin()));
+                // The last one is taken first.
+                under_way.extend(jobs.iter().rev().map(|job| match E::ends_wait(job) {
+                    true => self.frame.closing.begin(),
+                    false => self.frame.closing_others.begin(),
+                }));
             }
             all.push((jobs, under_way));
         }

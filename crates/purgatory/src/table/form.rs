@@ -175,7 +175,9 @@ impl<E: Inside> AnyForm<E::Key> for AnyTable<E> {
 
         self.close_on_executor(CancelReason::Shutdown);
 
-        self.frame.closing.wait(remaining())
+        let left = self.frame.closing.wait(remaining());
+        self.frame.closing_others.wait(remaining());
+        left
     }
 }
 

@@ -50,6 +50,8 @@ pub(crate) struct Frame {
     /// Operations that a shutdown ended, or whose holders it left a request to: until they are
     /// called back.
     pub(crate) closing: Latch,
+    /// What a shutdown ended besides: entries that were no waits, keys.
+    pub(crate) closing_others: Latch,
     cold: OnceLock<Box<ColdParts>>,
 }
 
@@ -90,6 +92,7 @@ impl Frame {
             is_withdrawn: AtomicBool::new(false),
             callbacks_waiting: Count::new(0),
             closing: Latch::default(),
+            closing_others: Latch::default(),
             cold: OnceLock::new(),
         }
     }

@@ -99,6 +99,11 @@ pub(crate) trait Inside: Sized + Send + Sync + 'static {
     /// Advances the wheel of a shard and keeps what is due.
     fn advance(table: &AnyTable<Self>, shard: usize, now_tick: u64) -> Advanced;
 
+    /// Returns false for a job that ends none of what waits.
+    fn ends_wait(_job: &Self::Job) -> bool {
+        true
+    }
+
     /// Leaves jobs to the executor, as one. Each that a shutdown waits for is under way until it is
     /// done.
     fn queue(table: &Arc<AnyTable<Self>>, jobs: Vec<Self::Job>, under_way: Vec<UnderWay>);
@@ -182,6 +187,12 @@ pub(crate) trait Engine: Sized + Send + Sync + 'static {
     /// outlives cancels; a shutdown ends it.
     #[inline]
     fn is_wait(_wait: &Self::Wait) -> bool {
+        true
+    }
+
+    /// Returns false for what is left of an entry that was no wait, or of a key alone.
+    #[inline]
+    fn is_of_wait(_left: &Self::Left) -> bool {
         true
     }
 

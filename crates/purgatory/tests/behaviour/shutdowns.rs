@@ -245,6 +245,24 @@ fn shutdown_of_a_form_counts_the_callbacks_that_are_late() {
     waits_for_late_callbacks(&later, move |limit| waits.shutdown(limit));
 }
 
+/// Of permits leases end, too, and keys go: they are no waits, but it waits for them.
+#[test]
+fn shutdown_of_permits_counts_the_waits_alone() {
+    let (timer, later) = (ManualTimer::new(), Later::default());
+    let builder = Permits::<u32>::keyed_builder("test").timer(&timer);
+    let permits = builder.executor(later.clone()).build().unwrap();
+    let lease = |key: u32| permits.lease_for(&key, 1, MINUTE, MINUTE).wait_blocking();
+    let leases = [1, 2].map(|key| lease(key).unwrap());
+    let task = Woken::task();
+    let mut lost = Box::pin(leases[0].lost());
+    assert!(task.poll(&mut lost).is_pending());
+    let futures = [(); 3].map(|()| permits.acquire_for(&1, 1, MINUTE));
+    let waits = permits.waits();
+    waits_for_late_callbacks(&later, move |limit| waits.shutdown(limit));
+    assert_eq!(task.times(), 1);
+    drop((futures, lost, leases));
+}
+
 #[test]
 fn shutdown_counts_the_callbacks_that_are_late() {
     let later = Later::default();
