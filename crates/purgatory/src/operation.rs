@@ -249,7 +249,9 @@ impl fmt::Display for CancelReason {
 /// Names a parked operation, to cancel, complete or reschedule it. The call that parks an operation
 /// returns it, and `None` for one that has ended.
 ///
-/// Ids are never reused. Another purgatory treats the id as that of an operation that is gone.
+/// Ids are never reused. Another purgatory treats the id as that of an operation that is gone. A
+/// process that makes 2³² purgatories or forms of other types numbers them anew: an id that it has
+/// kept for so long may name an operation of another one then.
 ///
 /// ```
 /// use purgatory::{Purgatory, Timeout, when};

@@ -34,7 +34,7 @@ pub(crate) type EndedAt = Option<u64>;
 /// State that all handles of a form share, whatever its engine.
 pub(crate) struct Frame {
     pub(crate) name: Box<str>,
-    /// Distinguishes the ids of its operations from those of other forms.
+    /// Distinguishes the ids of its operations from those of other forms, the last 2³² at least.
     number: u32,
     driver: Arc<Driver>,
     /// The form's own executor, or without one the timer's, for work that the calling thread is not
