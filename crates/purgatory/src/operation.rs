@@ -360,6 +360,18 @@ impl<O: DelayedOperation> ToPark<O> for O {
 }
 
 /// The longest time that an operation waits, counted from the call.
+///
+/// What takes one takes a [`Duration`] or a [`Moment`], too, or an optional duration, such as a
+/// setting that is off:
+///
+/// ```
+/// use std::time::Duration;
+/// use purgatory::Timeout;
+///
+/// let second = Duration::from_secs(1);
+/// assert_eq!(Timeout::from(Some(second)), Timeout::After(second));
+/// assert_eq!(Timeout::from(None), Timeout::Never);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Timeout {
@@ -404,6 +416,13 @@ impl From<Moment> for Timeout {
 impl From<Duration> for Timeout {
     fn from(duration: Duration) -> Self {
         Timeout::After(duration)
+    }
+}
+
+impl From<Option<Duration>> for Timeout {
+    /// `None` is [`Never`](Self::Never).
+    fn from(duration: Option<Duration>) -> Self {
+        duration.map_or(Timeout::Never, Timeout::After)
     }
 }
 

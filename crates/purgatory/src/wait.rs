@@ -247,8 +247,8 @@ impl<T> WaitFuture<T> {
     ///
     /// In a task, await the future instead: this blocks the thread that runs the task, and the
     /// other tasks of that thread. It is an [error](WaitError::MustNotBlock) only where the end
-    /// of the wait may need the thread. With the feature `tokio`, debug builds warn in any task of
-    /// a tokio runtime.
+    /// of the wait may need the thread: with a timer or executor on a tokio runtime, in a task of any
+    /// runtime. With the feature `tokio`, debug builds warn in any task of a tokio runtime.
     ///
     /// ```
     /// use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}}, thread, time::Duration};

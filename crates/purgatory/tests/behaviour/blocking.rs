@@ -101,6 +101,17 @@ fn executor_on_the_blocked_thread_refuses_the_wait() {
     assert_eq!(watched(one_thread(), timers), MustNotBlock);
 }
 
+/// It may have entered that one in a task of the executor's.
+#[test]
+fn a_task_of_another_runtime_refuses_the_wait() {
+    let other = one_thread().build().unwrap();
+    let purgatory = over(|builder| builder.executor(other.handle().clone()));
+    assert_eq!(
+        watched(one_thread(), async { refused(purgatory) }),
+        MustNotBlock
+    );
+}
+
 /// An event loop of the user's own, as an executor.
 #[derive(Debug)]
 struct Loop(Option<ThreadId>);

@@ -37,6 +37,9 @@ use crate::{
 /// where it is refused or dropped, still with the runtime entered, so a `tokio::spawn` in it does
 /// not panic, and spawns nothing.
 ///
+/// Every thread that runs tasks counts as [needed](Executor::needs_this_thread), also one of another
+/// runtime: a task may have entered that one, and tokio does not tell whose task it is.
+///
 /// ```
 /// use std::time::Duration;
 /// use timer_core::SystemTimer;
