@@ -14,7 +14,7 @@ use crate::{
     driver::{
         clock::{Clock, DriverClock, SystemClock, TickLength, Ticks},
         config::Config,
-        executor::{Job, Threads, Workers, inside_timer, on_timer_thread},
+        executor::{Job, Threads, Workers, on_timer_thread},
         executors::Executors,
         owner::WheelOwner,
         owners::{Attached, Shared},
@@ -22,7 +22,7 @@ use crate::{
         shards::{Layout, MakeShard, ShardState, Shards, Wake},
     },
     observe::TimerStats,
-    sync::{Latch, Parker},
+    sync::Parker,
     wheel::geometry::WheelSize,
 };
 
@@ -44,9 +44,6 @@ pub struct Driver {
     pub executors: Arc<Executors>,
     /// The timer's executor again, when it is the timer's own to close.
     pub(crate) workers: Option<Arc<Workers>>,
-    /// Counts shutdowns until each has closed the owners and the workers: jobs that run in place run
-    /// meanwhile.
-    closing: Latch,
     #[cfg(feature = "metrics")]
     pub(crate) published: crate::observe::metrics::Published,
 }
@@ -79,7 +76,6 @@ impl Driver {
             threads: None,
             executors: Arc::new(Executors::in_place()),
             workers: None,
-            closing: Latch::default(),
             #[cfg(feature = "metrics")]
             published: Default::default(),
         }
@@ -262,8 +258,8 @@ impl Driver {
     }
 
     /// Attaches no more, closes all owners, calls `take` before the workers are closed, and waits
-    /// for the threads and for what other shutdowns run in place, for at most `limit`. Returns how
-    /// many have not ended.
+    /// for the threads and for others that close the owners, for at most `limit`. Returns how many have
+    /// not ended.
     pub(crate) fn shutdown(&self, limit: Duration, take: impl FnOnce()) -> usize {
         // A timer's thread may be one of those that would be waited for. What was under way at a fork is
         // not in the child.
@@ -274,27 +270,25 @@ impl Driver {
         };
         let clock = SystemClock::new();
         let end = clock.now() + limit;
+        let remaining = || end.since(clock.now());
         // 1. No owner is attached any more, the rounds end, and the owners close.
-        let closing = self.closing.begin();
         self.close();
-        // Jobs may run in place: a shutdown in one would wait for this very call.
-        inside_timer(|| self.shared.close_owners(&self.executors.panics));
+        self.shared.close_owners(&self.executors.panics);
         // Jobs of what the closing ended are queued by now; the workers finish those.
         take();
         if let Some(workers) = &self.workers {
             workers.close();
         }
-        drop(closing);
         // 2. Wait for the threads, the reaper first: it may still hand jobs over.
         let mut left = 0;
         if let Some(threads) = &self.threads {
-            left += threads.join(end.since(clock.now()));
+            left += threads.join(remaining());
         }
         if let Some(workers) = &self.workers {
-            left += workers.join(end.since(clock.now()));
+            left += workers.join(remaining());
         }
-        // 3. Wait for shutdowns on other threads, which have found what this one did not.
-        left + self.closing.wait(end.since(clock.now()))
+        // 3. Wait for other threads that close the owners: they have found what this one did not.
+        left + self.shared.closing.wait(remaining())
     }
 }
 

@@ -6,9 +6,9 @@ use std::sync::{
 };
 
 use crate::{
-    driver::{config::Panics, owner::WheelOwner, shards::WakeSignal},
+    driver::{config::Panics, executor::inside_timer, owner::WheelOwner, shards::WakeSignal},
     observe::TimerStats,
-    sync::{Mutex, plain},
+    sync::{Latch, Mutex, plain},
     wheel::timing_wheel::Advanced,
 };
 
@@ -48,6 +48,8 @@ pub(crate) struct Shared {
     pub(super) called_ns: Arc<AtomicU64>,
     /// Set under the lock of the owners; also read without it.
     is_closed: AtomicBool,
+    /// Counts threads that close the owners: jobs that run in place run meanwhile.
+    pub(super) closing: Latch,
 }
 
 impl Shared {
@@ -58,6 +60,7 @@ impl Shared {
             cancelled: Arc::default(),
             called_ns: Arc::new(AtomicU64::new(u64::MAX)),
             is_closed: AtomicBool::new(false),
+            closing: Latch::default(),
         })
     }
 
@@ -106,9 +109,13 @@ impl Shared {
 
     /// Closes the wheels of all owners. A panic of one is reported, and does not reach the next.
     pub(super) fn close_owners(&self, panics: &Panics) {
-        for owner in self.owners() {
-            panics.contain(|| owner.timer_closed());
-        }
+        let _closing = self.closing.begin();
+        // Jobs may run in place: a shutdown in one would wait for this very call.
+        inside_timer(|| {
+            for owner in self.owners() {
+                panics.contain(|| owner.timer_closed());
+            }
+        });
     }
 
     /// Counts the work of one advance of a wheel.

@@ -15,7 +15,6 @@ use crate::{
     driver::{
         clock::{Clock, DriverClock, TickLength},
         config::{Config, Panics},
-        executor::inside_timer,
         grace::Grace,
         owners::{Attached, Shared},
     },
@@ -209,8 +208,8 @@ impl Rounds {
 impl Drop for Rounds {
     /// Closes the timer and its owners, if no handle did: a runtime that ends drops the rounds.
     fn drop(&mut self) {
-        if !self.shared.is_closed() && self.shared.close() {
-            inside_timer(|| self.shared.close_owners(&self.panics));
+        if self.shared.close() {
+            self.shared.close_owners(&self.panics);
         }
     }
 }

@@ -157,7 +157,8 @@ impl Timer {
     /// [executor](crate::SystemTimerBuilder::executor) of yours, has no worker to wait for. Jobs
     /// of the closing that run in place ([`inline`](crate::SystemTimerBuilder::inline), a
     /// [`ManualTimer`](crate::ManualTimer)) run before this returns, whatever the limit; a shutdown
-    /// on another thread meanwhile waits for them, within its own. Tasks that another thread's
+    /// on another thread meanwhile waits for them, within its own. So it does for those of a runtime
+    /// that is dropped meanwhile. Tasks that another thread's
     /// [`advance`](crate::ManualTimer::advance) is running are not waited for.
     ///
     /// ```
@@ -344,6 +345,6 @@ pub struct TimerLeft {
     pub unfired: Vec<Box<dyn TimerTask>>,
     /// Threads of the timer that had not ended: each is in a task or callback, has some to run, or
     /// was not given the time to end. A shutdown that one of them calls counts that one, too. So
-    /// does a thread in another shutdown that is still closing the timer.
+    /// does a thread in another shutdown, or in the drop of a runtime, that is still closing the timer.
     pub threads: usize,
 }

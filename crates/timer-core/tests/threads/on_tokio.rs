@@ -126,6 +126,31 @@ fn a_runtime_that_goes_shuts_the_timer_down() {
     }
 }
 
+/// The wakers of its sleeps run on the thread that drops it.
+#[test]
+fn a_shutdown_waits_for_a_runtime_that_goes() {
+    let runtime = paused();
+    let inside = runtime.enter();
+    let timer = here();
+    drop(inside);
+    runtime.block_on(tokio::task::yield_now());
+    let (begin, begun) = mpsc::channel();
+    let (release, held) = mpsc::channel::<()>();
+    let held = Mutex::new(held);
+    let waker = waker(move || {
+        begin.send(()).unwrap();
+        _ = held.lock().unwrap().recv();
+    });
+    let mut sleep = timer.sleep(HOUR);
+    assert!(poll_by(&mut sleep, &waker).is_pending());
+    let dropped = std::thread::spawn(move || drop(runtime));
+    begun.recv().unwrap();
+    assert_eq!(timer.shutdown(Duration::ZERO).threads, 1);
+    drop(release);
+    assert_eq!(timer.shutdown(Duration::MAX).threads, 0);
+    dropped.join().unwrap();
+}
+
 #[test]
 fn a_runtime_without_time_is_an_error_that_says_so() {
     let runtime = Builder::new_current_thread().build().unwrap();
