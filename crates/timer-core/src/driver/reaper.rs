@@ -100,11 +100,12 @@ impl Rounds {
     /// contained and reported; the next round comes [`AFTER_PANIC`].
     pub(super) fn round(&mut self) -> Pause {
         let panics = self.panics.clone();
-        panics.contain(|| self.advance_all()).unwrap_or_else(|| {
-            self.woken = true;
+        let pause = panics.contain(|| self.advance_all()).unwrap_or_else(|| {
             self.grace.put_off(AFTER_PANIC);
             Pause::For(AFTER_PANIC)
-        })
+        });
+        self.woken = !matches!(pause, Pause::None | Pause::Yield);
+        pause
     }
 
     /// Runs one round over all owners.
@@ -136,9 +137,7 @@ impl Rounds {
             .retain_mut(|owner| owner.advance_due(&self.shared, &self.panics, &mut round));
         // 3. Count the work, and plan the next round.
         self.count(&round, now_ns);
-        let pause = self.plan(&round);
-        self.woken = !matches!(pause, Pause::None | Pause::Yield);
-        pause
+        self.plan(&round)
     }
 
     /// Returns the rest of a grace period that is under way or begins now.
@@ -146,7 +145,6 @@ impl Rounds {
         let called_ns = self.shared.called_ns.swap(u64::MAX, Ordering::AcqRel);
         let wait = self.grace.begin_round(now_ns, called_ns)?;
         self.shared.counts.lock().graces = self.grace.count;
-        self.woken = true;
         Some(wait)
     }
 
