@@ -2,6 +2,8 @@
 
 use std::{any::Any, fmt, sync::Arc, time::Duration};
 
+use timer_core::Timer;
+
 use crate::{
     operation::{CancelReason, OperationId, Outcome, ReachResult, Timeout},
     reason::Reason,
@@ -50,6 +52,26 @@ impl<K> Waits<K> {
     /// Returns the name of the form.
     pub fn name(&self) -> &str {
         self.form.name()
+    }
+
+    /// Returns the timer that the form is on, to schedule and sleep beside it on one clock. It is the
+    /// one that the form was built on, or shared ([`Timer::shared`]), while that has a handle. Keep it:
+    /// tasks that are scheduled by a last handle are dropped with it. O(1), a lock.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Watermarks;
+    /// use purgatory::timer_core::ManualTimer;
+    ///
+    /// let timer = ManualTimer::new();
+    /// let log_ends: Watermarks<&str> = Watermarks::on(&timer, "log ends")?;
+    /// let same = log_ends.waits().timer();
+    /// same.schedule(Duration::from_secs(1), || println!("a second later"))?;
+    /// assert_eq!(timer.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn timer(&self) -> Timer {
+        self.form.driver().timer()
     }
 
     /// Returns the number of waits. Exact when idle. O(shards).

@@ -1,5 +1,7 @@
 //! Looking at a purgatory as a whole: its counts, times and snapshots.
 
+use timer_core::Timer;
+
 use crate::{
     operation::DelayedOperation,
     purgatory::Purgatory,
@@ -11,6 +13,25 @@ use crate::{
 
 /// Counts, times and snapshots.
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
+    /// Returns the timer that it is on, as [`Waits::timer`](crate::Waits::timer) does for the other
+    /// forms.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{Purgatory, Timeout};
+    ///
+    /// let waits: Purgatory<&str> = Purgatory::new("waits")?;
+    /// let timer = waits.timer();
+    /// let until = Timeout::At(timer.now() + Duration::from_millis(5)); // one for several waits
+    /// for key in ["a", "b"] {
+    ///     assert!(waits.wait(&[key], until, || false).wait_blocking().is_err());
+    /// }
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn timer(&self) -> Timer {
+        self.handle.table.driver().timer()
+    }
+
     /// Returns the number of operations parked now. Exact when idle. O(shards). Do not use it to
     /// decide [whether to signal a key](Self::waiters).
     pub fn len(&self) -> usize {

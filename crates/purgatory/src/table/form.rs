@@ -10,7 +10,7 @@
 
 use std::{cmp::Reverse, sync::Arc, time::Duration};
 
-use timer_core::{Clock, SystemClock, TimerHandle};
+use timer_core::{Clock, SystemClock, TimerHandle, driver::Driver};
 
 use crate::{
     operation::{CancelReason, OperationId, Outcome, ReachResult, Timeout},
@@ -25,6 +25,8 @@ use crate::{
 /// A form, whatever its inside.
 pub(crate) trait AnyForm<K>: Send + Sync {
     fn name(&self) -> &str;
+
+    fn driver(&self) -> &Arc<Driver>;
 
     /// Returns the number of what waits. O(shards).
     fn waiting(&self) -> usize;
@@ -68,6 +70,10 @@ pub(crate) trait AnyForm<K>: Send + Sync {
 impl<E: Inside> AnyForm<E::Key> for AnyTable<E> {
     fn name(&self) -> &str {
         &self.frame.name
+    }
+
+    fn driver(&self) -> &Arc<Driver> {
+        self.frame.driver()
     }
 
     fn waiting(&self) -> usize {

@@ -5,6 +5,7 @@
 //! one, changes its parts, and only then starts the reaper.
 
 use std::{
+    any::Any,
     fmt, io,
     sync::{Arc, Weak, atomic::Ordering},
     time::Duration,
@@ -22,7 +23,7 @@ use crate::{
         shards::{Layout, MakeShard, ShardState, Shards, Wake},
     },
     observe::TimerStats,
-    sync::Parker,
+    sync::{Parker, plain},
     wheel::geometry::WheelSize,
 };
 
@@ -44,6 +45,8 @@ pub struct Driver {
     pub executors: Arc<Executors>,
     /// The timer's executor again, when it is the timer's own to close.
     pub(crate) workers: Option<Arc<Workers>>,
+    /// What the handles of the timer share, while there are any.
+    pub(crate) handles: plain::Mutex<Weak<dyn Any + Send + Sync>>,
     #[cfg(feature = "metrics")]
     pub(crate) published: crate::observe::metrics::Published,
 }
@@ -76,6 +79,7 @@ impl Driver {
             threads: None,
             executors: Arc::new(Executors::in_place()),
             workers: None,
+            handles: plain::Mutex::new(Weak::<()>::new()),
             #[cfg(feature = "metrics")]
             published: Default::default(),
         }

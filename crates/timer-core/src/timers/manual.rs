@@ -73,7 +73,7 @@ impl ManualTimer {
         driver.config.tick = tick;
         driver.config.wheel_size = wheel_size;
         driver.config.manual = true;
-        let timer = Timer::on(Arc::new(driver));
+        let timer = Arc::new(driver).timer();
         timer.inner().tasks(); // attached first, they come first in a tick
         ManualTimer {
             timer,

@@ -47,7 +47,7 @@ impl Timer {
         if let Some(timer) = shared.as_ref().filter(is_served) {
             return Ok(timer.clone());
         }
-        let timer = Timer::on(Timer::shared_driver()?);
+        let timer = Timer::shared_driver()?.timer();
         let gone = shared.replace(timer.clone());
         // Its tasks and wakers are the user's: dropped with nothing locked.
         drop(shared);

@@ -245,7 +245,7 @@ impl SystemTimerBuilder {
     pub fn build(self) -> Result<SystemTimer, BuildError> {
         let driver = Arc::new(self.start()?);
         Ok(SystemTimer {
-            timer: Timer::on(driver),
+            timer: driver.timer(),
         })
     }
 

@@ -2,7 +2,7 @@
 //! The kinds of timer differ in how they are built, and by what their wheels are advanced; each
 //! derefs to the `Timer` that all of them are.
 
-use std::{mem, sync::Arc, time::Duration};
+use std::{any::Any, mem, sync::Arc, time::Duration};
 
 use crate::{
     driver::{
@@ -69,14 +69,23 @@ pub struct Timer {
     inner: Arc<TimerInner>,
 }
 
-impl Timer {
-    /// Makes the handle of a new timer, whose driver is complete.
-    pub(super) fn on(driver: Arc<Driver>) -> Timer {
-        Timer {
-            inner: TimerInner::new(driver),
+impl Driver {
+    /// Returns the timer that this is the inside of: a handle as those that there are, or else of its
+    /// own tasks and sleeps.
+    pub fn timer(self: &Arc<Self>) -> Timer {
+        let mut handles = self.handles.lock();
+        let known = handles.upgrade().map(Arc::downcast::<TimerInner>);
+        if let Some(Ok(inner)) = known {
+            return Timer { inner };
         }
+        let inner = TimerInner::new(self.clone());
+        let made: Arc<dyn Any + Send + Sync> = inner.clone();
+        *handles = Arc::downgrade(&made);
+        Timer { inner }
     }
+}
 
+impl Timer {
     /// Drops a handle that this process has replaced. One of the process that it was forked from is
     /// forgotten: a thread that is not here may hold its locks, and its tasks are not ours to drop.
     pub(super) fn let_go(self) {

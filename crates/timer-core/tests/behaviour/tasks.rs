@@ -408,3 +408,21 @@ fn a_sink_that_panics_leaves_the_others_scheduled() {
     wheel.advance(5, usize::MAX, |task| taken.push(task.take()));
     assert_eq!((taken.len(), wheel.len()), (99, 1));
 }
+
+/// As for an owner of wheels whose timer the program has let go.
+#[test]
+fn a_driver_returns_its_timer_or_another_handle() {
+    let timer = SystemTimer::new().unwrap();
+    let driver = timer.driver();
+    let task = timer.schedule(HOUR, || ()).unwrap();
+    assert!(driver.timer().is_pending(task));
+    drop(timer);
+    // Its tasks went with it.
+    let again = driver.timer();
+    assert!(again.is_empty());
+    let (send, fired) = mpsc::channel();
+    again.schedule(MS, move || send.send(()).unwrap()).unwrap();
+    fired.recv().unwrap();
+    assert_eq!(driver.timer().shutdown(Duration::MAX).threads, 0);
+    assert!(again.schedule(MS, || ()).is_err());
+}
