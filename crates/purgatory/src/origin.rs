@@ -20,7 +20,7 @@ pub(crate) const OVER: &str = "a wait was polled after it was over";
 /// How far a future is with its answer. As wide as a word, since a future is moved in whole words.
 #[repr(usize)]
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
+enum Progress {
     /// No poll has left a waker.
     Unpolled,
     Polled,
@@ -28,11 +28,18 @@ pub(crate) enum Progress {
     Over,
 }
 
-impl Progress {
+/// The answer that a future waits for, as its origin sees it.
+pub(crate) struct Pending {
+    /// The name of the operation.
+    pub(crate) id: OperationId,
+    progress: Progress,
+}
+
+impl Pending {
     /// The answer is taken. A task of tokio pays for it (feature `tokio`).
     #[inline]
     pub(crate) fn finish(&mut self) {
-        *self = Progress::Over;
+        self.progress = Progress::Over;
         spend_budget();
     }
 }
@@ -41,23 +48,13 @@ impl Progress {
 /// keep the purgatory open.
 pub(crate) trait AnswerOrigin<T>: Send + Sync {
     /// Polls for a task that has not polled last: leaves a clone of its waker, or takes the answer,
-    /// which finishes the progress. What it returns is what the future returns: looked at on the
-    /// way, it would be copied.
-    fn poll_first(
-        &self,
-        id: OperationId,
-        waker: &Waker,
-        progress: &mut Progress,
-    ) -> Poll<Result<T, WaitError>>;
+    /// which finishes it. What it returns is what the future returns: looked at on the way, it would
+    /// be copied.
+    fn poll_first(&self, pending: &mut Pending, waker: &Waker) -> Poll<Result<T, WaitError>>;
     /// Polls again: keeps the waker of the last poll if this one wakes the same task. Otherwise it
     /// is as the first.
-    fn poll_later(
-        &self,
-        id: OperationId,
-        waker: &Waker,
-        progress: &mut Progress,
-    ) -> Poll<Result<T, WaitError>> {
-        self.poll_first(id, waker, progress)
+    fn poll_later(&self, pending: &mut Pending, waker: &Waker) -> Poll<Result<T, WaitError>> {
+        self.poll_first(pending, waker)
     }
     /// Returns true if the answer lies in the origin, which then is the future's alone once it has
     /// that.
@@ -84,8 +81,7 @@ pub(crate) const PANICKED: WaitError = WaitError::Cancelled(CancelReason::Panick
 pub(crate) struct PendingAnswer<T> {
     /// `None` once a poll has taken the answer with its origin.
     origin: Option<Arc<dyn AnswerOrigin<T>>>,
-    id: OperationId,
-    progress: Progress,
+    pending: Pending,
 }
 
 impl<T> PendingAnswer<T> {
@@ -93,8 +89,10 @@ impl<T> PendingAnswer<T> {
     pub(crate) fn new(origin: Arc<dyn AnswerOrigin<T>>, id: OperationId) -> Self {
         PendingAnswer {
             origin: Some(origin),
-            id,
-            progress: Progress::Unpolled,
+            pending: Pending {
+                id,
+                progress: Progress::Unpolled,
+            },
         }
     }
 
@@ -105,22 +103,22 @@ impl<T> PendingAnswer<T> {
     #[inline(always)]
     pub(crate) fn poll(&mut self, waker: &Waker) -> Poll<Result<T, WaitError>> {
         let origin = self.origin.as_ref().expect(OVER);
-        let is_first = match self.progress {
+        let is_first = match self.pending.progress {
             Progress::Unpolled => true,
             Progress::Polled => false,
             Progress::Over => panic!("{OVER}"),
         };
-        self.progress = Progress::Polled;
+        self.pending.progress = Progress::Polled;
         // To read the count is cheap. Once it is 1, nobody else can clone the origin.
         if !is_first && Arc::strong_count(origin) == 1 && origin.keeps_answer() {
             let alone = self.origin.take().expect(OVER);
-            self.progress.finish();
+            self.pending.finish();
             return Poll::Ready(alone.into_answer());
         }
         if is_first {
-            origin.poll_first(self.id, waker, &mut self.progress)
+            origin.poll_first(&mut self.pending, waker)
         } else {
-            origin.poll_later(self.id, waker, &mut self.progress)
+            origin.poll_later(&mut self.pending, waker)
         }
     }
 
@@ -132,13 +130,13 @@ impl<T> PendingAnswer<T> {
 
     /// Returns the name of the operation.
     pub(crate) fn id(&self) -> OperationId {
-        self.id
+        self.pending.id
     }
 
     /// Reschedules the operation, unless it has ended.
     pub(crate) fn reschedule(&self, timeout: Timeout) -> bool {
         match &self.origin {
-            Some(origin) => origin.reschedule(self.id.handle(), timeout),
+            Some(origin) => origin.reschedule(self.pending.id.handle(), timeout),
             None => false,
         }
     }
@@ -146,11 +144,11 @@ impl<T> PendingAnswer<T> {
     /// Ends the operation, or drops its answer, unless a poll has taken that. The last call for it.
     #[inline]
     pub(crate) fn abandon(&mut self, outcome: &Outcome) {
-        let before = mem::replace(&mut self.progress, Progress::Over);
+        let before = mem::replace(&mut self.pending.progress, Progress::Over);
         let is_over = before == Progress::Over;
         if let Some(origin) = self.origin.as_ref().filter(|_| !is_over) {
             if !failpoint!(DroppedFutureLeavesOperation) {
-                origin.abandon(self.id.handle(), outcome);
+                origin.abandon(self.pending.id.handle(), outcome);
             }
         }
     }

@@ -11,8 +11,8 @@ use timer_core::TimerHandle;
 
 use crate::{
     error::WaitError,
-    operation::{OperationId, Outcome, Timeout},
-    origin::{AnswerOrigin, Progress},
+    operation::{Outcome, Timeout},
+    origin::{AnswerOrigin, Pending},
     sync::Spaced,
     table::{
         Ended, Engine, LockedShard, Table,
@@ -88,14 +88,14 @@ impl<E: Engine> Table<E> {
 fn poll_where_it_is<'a, E: Yields<T>, T>(
     table: &'a Spaced<Arc<Table<E>>>,
     shard: LockedShard<'a, E>,
-    first: TimerHandle,
+    pending: &mut Pending,
     mut unused: Option<Waker>,
-    progress: &mut Progress,
 ) -> Poll<Result<T, WaitError>> {
     if failpoint!(PollStaysBehind) {
         return Poll::Pending;
     }
     // 1. Leave the waker, or take the answer.
+    let first = pending.id.handle();
     let mut at = first;
     let mut shard = table.follow(shard, &mut at);
     let mut ended = None;
@@ -115,20 +115,15 @@ fn poll_where_it_is<'a, E: Yields<T>, T>(
     if at != first {
         table.lock(first.shard()).remove(first.id());
     }
-    progress.finish();
+    pending.finish();
     Poll::Ready(ended.map(|answer| E::yielded(table, at, answer)))
 }
 
 impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
-    fn poll_first(
-        &self,
-        id: OperationId,
-        waker: &Waker,
-        progress: &mut Progress,
-    ) -> Poll<Result<T, WaitError>> {
+    fn poll_first(&self, pending: &mut Pending, waker: &Waker) -> Poll<Result<T, WaitError>> {
         // 1. A waker is cloned before the lock is taken, and dropped after that.
         let mut unused = Some(waker.clone());
-        let at = id.handle();
+        let at = pending.id.handle();
         let mut shard = self.lock(at.shard());
         if let Some(last) = shard.waker_mut(at.id()) {
             if !failpoint!(PollLeavesNoWaker) {
@@ -141,26 +136,21 @@ impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
             return Poll::Pending;
         }
         // 2. It has ended, or moved.
-        poll_where_it_is(self, shard, at, unused, progress)
+        poll_where_it_is(self, shard, pending, unused)
     }
 
-    fn poll_later(
-        &self,
-        id: OperationId,
-        waker: &Waker,
-        progress: &mut Progress,
-    ) -> Poll<Result<T, WaitError>> {
+    fn poll_later(&self, pending: &mut Pending, waker: &Waker) -> Poll<Result<T, WaitError>> {
         // 1. The answer, as nearly always.
-        let handle = id.handle();
+        let handle = pending.id.handle();
         let mut shard = self.lock(handle.shard());
         if let Some(answer) = shard.take_answer(handle.id()) {
             drop(shard);
-            progress.finish();
+            pending.finish();
             return Poll::Ready(Ok(E::yielded(self, handle, answer)));
         }
         if let Some(error) = shard.take_error(handle.id()) {
             drop(shard);
-            progress.finish();
+            pending.finish();
             return Poll::Ready(Err(error));
         }
         // 2. It waits, or has moved.
@@ -175,7 +165,7 @@ impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
         if is_known {
             return Poll::Pending;
         }
-        self.poll_first(id, waker, progress)
+        self.poll_first(pending, waker)
     }
 
     fn abandon(&self, handle: TimerHandle, outcome: &Outcome) {

@@ -24,8 +24,8 @@ use crate::{
     },
     engine::Core,
     error::WaitError,
-    operation::{CancelReason, OperationId, Outcome, Timeout, ToPark},
-    origin::{AnswerOrigin, PANICKED, Progress},
+    operation::{CancelReason, Outcome, Timeout, ToPark},
+    origin::{AnswerOrigin, PANICKED, Pending},
     sync::{AtomicBool, Mutex, Ordering, Share, Unwatched},
     table::call::in_turn,
     wait::condition::Condition,
@@ -222,9 +222,8 @@ impl<K: WatchKey, C: Condition> Cell<K, C> {
 impl<K: WatchKey, C: Condition> AnswerOrigin<C::Value> for Cell<K, C> {
     fn poll_first(
         &self,
-        _: OperationId,
+        pending: &mut Pending,
         waker: &Waker,
-        progress: &mut Progress,
     ) -> Poll<Result<C::Value, WaitError>> {
         // 1. A waker is cloned before the lock is taken, and dropped after that: wakers are user
         //    code.
@@ -244,7 +243,7 @@ impl<K: WatchKey, C: Condition> AnswerOrigin<C::Value> for Cell<K, C> {
         let before = mem::replace(&mut *slot, Slot::Left);
         drop(slot);
         self.core.frame.call(|| drop(unused));
-        progress.finish();
+        pending.finish();
         match before {
             Slot::Answered(answer) => Poll::Ready(self.taken(answer)),
             Slot::Waiting(_) | Slot::Left => Poll::Ready(Err(PANICKED)),
@@ -253,9 +252,8 @@ impl<K: WatchKey, C: Condition> AnswerOrigin<C::Value> for Cell<K, C> {
 
     fn poll_later(
         &self,
-        id: OperationId,
+        pending: &mut Pending,
         waker: &Waker,
-        progress: &mut Progress,
     ) -> Poll<Result<C::Value, WaitError>> {
         // To compare two wakers is no user code.
         let is_known = match &*self.slot.lock() {
@@ -267,7 +265,7 @@ impl<K: WatchKey, C: Condition> AnswerOrigin<C::Value> for Cell<K, C> {
         if is_known {
             return Poll::Pending;
         }
-        self.poll_first(id, waker, progress)
+        self.poll_first(pending, waker)
     }
 
     fn keeps_answer(&self) -> bool {

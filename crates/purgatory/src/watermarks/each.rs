@@ -13,8 +13,8 @@ use timer_core::TimerHandle;
 
 use crate::{
     error::WaitError,
-    operation::{FUTURE_DROPPED, OperationId, Outcome, Timeout},
-    origin::{AnswerOrigin, Progress},
+    operation::{FUTURE_DROPPED, Outcome, Timeout},
+    origin::{AnswerOrigin, Pending},
     sync::{Mutex, Share},
     table::Table,
     watches::WatchKey,
@@ -156,9 +156,8 @@ impl<K: WatchKey> Cell for Each<K> {
 impl<K: WatchKey, V: WatermarkValue> AnswerOrigin<Vec<(K, V)>> for Each<K> {
     fn poll_first(
         &self,
-        _: OperationId,
+        pending: &mut Pending,
         waker: &Waker,
-        progress: &mut Progress,
     ) -> Poll<Result<Vec<(K, V)>, WaitError>> {
         // A waker is cloned and dropped with nothing locked.
         let mut unused = Some(waker.clone());
@@ -171,7 +170,7 @@ impl<K: WatchKey, V: WatermarkValue> AnswerOrigin<Vec<(K, V)>> for Each<K> {
         let Some(result) = self.take() else {
             return Poll::Pending;
         };
-        progress.finish();
+        pending.finish();
         Poll::Ready(result)
     }
 
