@@ -57,8 +57,10 @@ ROWS = [
 
 # What waits as a future under one key, and for a reply, beside the best by hand.
 FUTURES = ["ours", "dashmap-oneshot", "wakers-timeout", "wakers-sweep"]
+CALLBACKS = ["ours", "dashmap-oneshot", "callbacks-sweep"]
 REPLIES = ["ours", "dashmap-oneshot", "slots-timeout", "slots-sweep"]
 BY_HAND = [
+    ("park-complete-1key-callback", PARK, CALLBACKS),
     ("park-complete-1key-future", PARK, FUTURES),
     ("park-complete-2t-other-keys-future", PARK_TWO, FUTURES),
     ("replies-1t", OTHERS, REPLIES),

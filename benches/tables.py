@@ -69,7 +69,8 @@ COLUMNS = {
 }
 
 # Contenders that an expert writes for the one purpose; the others are what programs have.
-BY_HAND = ["btree-map", "wakers-timeout", "wakers-sweep", "slots-timeout", "slots-sweep"]
+BY_HAND = ["btree-map", "callbacks-sweep", "mutex-oneshot", "slots-sweep", "slots-timeout", "wakers-sweep",
+           "wakers-timeout"]
 
 # What is compared with itself: these tables are shown as they are.
 OURSELVES = ["observed", "publish-nothing-parked"]
@@ -165,7 +166,7 @@ def costs():
         sys.exit(f"FAILED: the rows of README have several units: {units}")
     # The map with a sweep, which wins, as soon as it is measured.
     columns = {"ours": ["ours"], "hand-written, a map of oneshots": ["dashmap-oneshot"],
-               "one lock and a sweep": ["wakers-sweep", "slots-sweep"]}
+               "one lock and a sweep": ["callbacks-sweep", "wakers-sweep", "slots-sweep"]}
     cell = lambda row, names: next((row[name] for name in names if name in row), "")
     columns = {head: names for head, names in columns.items() if any(cell(row, names) for row in quoted)}
     short = [[f"in {units.pop()}", *columns, "row"]]
@@ -173,7 +174,7 @@ def costs():
         short.append([words, *(cell(row, names) for names in columns.values()), f"`{name}`"])
     return [*markdown(short), "", f"Bold is fastest, by `{COMMANDS['peers']}`",
             f"([more rows](docs/BENCHMARKS.md); {about}).",
-            "A map of slots with a sweep, by hand, is [cheaper](docs/BENCHMARKS.md#the-best-by-hand)."]
+            "One lock and a sweep, by hand, are [cheaper](docs/BENCHMARKS.md#the-best-by-hand)."]
 
 
 def number(cell):

@@ -14,6 +14,7 @@
 //! purgatory's events are compiled in and a subscriber receives them.
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
+mod callbacks;
 mod calls;
 mod contender;
 mod heap;

@@ -191,9 +191,12 @@ macro_rules! waits {
     ($measure:ident) => {{
         use purgatory::{BoxedOperation, Purgatory};
         use tokio::time::Instant;
-        use $crate::{contender::*, request::Request, waits::*, wakers::Wakers};
+        use $crate::{callbacks::Callbacks, contender::*, request::Request, waits::*, wakers::Wakers};
         [
-            ("callback", contenders!($measure, Peer: Purgatory<u64, Request>, Oneshots)),
+            (
+                "callback",
+                contenders!($measure, Peer: Purgatory<u64, Request>, Oneshots, Callbacks),
+            ),
             (
                 "future",
                 contenders!(

@@ -105,7 +105,6 @@ impl<D: Copy, const K: usize> Place<'_, D, K> {
         if request.is_ready() {
             return Poll::Ready(());
         }
-        self.remove();
         self.register(context.waker());
         // A signal between the check and the registration woke no task: check again.
         if request.is_ready() {
@@ -114,8 +113,14 @@ impl<D: Copy, const K: usize> Place<'_, D, K> {
         Poll::Pending
     }
 
+    /// Registers anew, in one lock hold.
     fn register(&mut self, waker: &Waker) {
+        // A waker's drop may run other code, so it waits until the lock is released.
+        let _replaced;
         let mut map = self.map.lock();
+        if self.number > 0 {
+            _replaced = self.keys.map(|key| map.take(key, self.number));
+        }
         map.number += 1;
         self.number = map.number;
         for key in self.keys {

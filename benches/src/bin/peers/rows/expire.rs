@@ -24,7 +24,7 @@ use crate::{
     request::{Progress, Request},
     results::OURS,
     sink::Sink,
-    timers::{QueueTask, Timer, TokioSleep, timers},
+    timers::{QueueTask, QueueThread, Timer, TokioSleep, timers},
 };
 
 const THREADS: usize = 8;
@@ -112,7 +112,7 @@ pub(super) fn lateness(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()
 }
 
 pub(super) fn operations(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let contenders = contenders!(expire, Timer: Parked, TokioSleep, QueueTask);
+    let contenders = contenders!(expire, Timer: Parked, TokioSleep, QueueTask, QueueThread);
     measure_lateness(&format!("{id}-callback"), run, &contenders)
 }
 

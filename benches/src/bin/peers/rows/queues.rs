@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context as _, ensure};
 use fastrand::Rng;
 use timer_core::{Clock, DelayQueue, SystemClock, SystemTimer, TaskId};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Builder;
 use tokio_util::time::{DelayQueue as TokioQueue, delay_queue::Key};
 
 use super::{row::Run, timers::far};
@@ -70,36 +70,26 @@ impl DelayedValues for Ours {
 }
 
 /// tokio-util's, on the runtime of the task that polls it.
-struct TokioUtil {
-    runtime: Runtime,
-    queue: TokioQueue<u64>,
-}
+struct TokioUtil(TokioQueue<u64>);
 
 impl DelayedValues for TokioUtil {
     const NAME: &'static str = "delay-queue";
     type Key = Key;
 
     fn start() -> anyhow::Result<Self> {
-        Ok(TokioUtil {
-            runtime: Builder::new_current_thread().enable_time().build()?,
-            queue: TokioQueue::new(),
-        })
+        Ok(TokioUtil(TokioQueue::new()))
     }
 
     fn insert(&mut self, value: u64, delay: Duration) -> Key {
-        // Its first insertion makes a sleep, which takes a runtime.
-        let _entered = self.runtime.enter();
-        self.queue.insert(value, delay)
+        self.0.insert(value, delay)
     }
 
     fn remove(&mut self, key: Key) -> Option<u64> {
-        let _entered = self.runtime.enter();
-        Some(self.queue.try_remove(&key)?.into_inner())
+        Some(self.0.try_remove(&key)?.into_inner())
     }
 
     fn poll_once(&mut self) -> Option<u64> {
-        let _entered = self.runtime.enter();
-        match self.queue.poll_expired(&mut context()) {
+        match self.0.poll_expired(&mut context()) {
             Poll::Ready(expired) => Some(expired?.into_inner()),
             Poll::Pending => None,
         }
@@ -121,6 +111,9 @@ struct Work {
 
 /// Measures nanoseconds per value that is inserted and removed.
 fn insert_remove<Q: DelayedValues>(of: Work) -> anyhow::Result<f64> {
+    // The owner of tokio-util's is a task, inside a runtime all the time.
+    let runtime = Builder::new_current_thread().enable_time().build()?;
+    let _entered = runtime.enter();
     let mut queue = Q::start()?;
     let mut random = Rng::with_seed(1);
     for value in 0..of.pending as u64 {

@@ -5,13 +5,15 @@
 //! `bytes-idle` is the heap that one has taken; `bytes-100` with 100 waits under keys of their own,
 //! each with 250 bytes, in its operation or its boxed future; `make-drop` is the time in which one is
 //! made and dropped, and `make-drop-…-allocations` how often that asks the allocator. The peer is
-//! what is written by hand: a map of oneshots, for permits tokio's semaphore.
+//! what is written by hand: a map of oneshots, in a `DashMap` or, as whoever makes many of them does,
+//! behind one lock; for permits tokio's semaphore.
 
-use std::{pin::Pin, time::Duration};
+use std::{collections::HashMap, pin::Pin, time::Duration};
 
 use anyhow::ensure;
 use dashmap::DashMap;
 use foldhash::fast::RandomState;
+use parking_lot::Mutex;
 use purgatory::{Permits, Purgatory, Replies, Watermarks, when};
 use timer_core::{Clock, SystemClock, SystemTimer};
 use tokio::sync::{Semaphore, oneshot};
@@ -118,7 +120,7 @@ impl Small for Permits {
     }
 }
 
-/// A map of senders, by key.
+/// A map of senders, by key, with a lock for each of its shards.
 struct Oneshots(std::sync::Arc<DashMap<u64, oneshot::Sender<()>, RandomState>>);
 
 impl Small for Oneshots {
@@ -131,6 +133,23 @@ impl Small for Oneshots {
     fn wait(&self, number: u64) -> Option<Pending> {
         let (sender, receiver) = oneshot::channel();
         self.0.insert(number, sender);
+        with_payload(receiver)
+    }
+}
+
+/// A map of senders, by key, behind one lock.
+struct Locked(std::sync::Arc<Mutex<HashMap<u64, oneshot::Sender<()>, RandomState>>>);
+
+impl Small for Locked {
+    const NAME: &'static str = "mutex-oneshot";
+
+    fn make(_timer: &SystemTimer) -> anyhow::Result<Self> {
+        Ok(Locked(std::sync::Arc::default()))
+    }
+
+    fn wait(&self, number: u64) -> Option<Pending> {
+        let (sender, receiver) = oneshot::channel();
+        self.0.lock().insert(number, sender);
         with_payload(receiver)
     }
 }
@@ -202,10 +221,10 @@ fn allocations<S: Small>(count: usize) -> anyhow::Result<f64> {
 macro_rules! forms {
     ($measure:ident) => {
         [
-            ("callback", contenders!($measure, Small: Callbacks, Oneshots)),
-            ("future", contenders!($measure, Small: Futures, Oneshots)),
-            ("watermarks", contenders!($measure, Small: Watermarks<u64>, Oneshots)),
-            ("replies", contenders!($measure, Small: Replies<u64, u64>, Oneshots)),
+            ("callback", contenders!($measure, Small: Callbacks, Oneshots, Locked)),
+            ("future", contenders!($measure, Small: Futures, Oneshots, Locked)),
+            ("watermarks", contenders!($measure, Small: Watermarks<u64>, Oneshots, Locked)),
+            ("replies", contenders!($measure, Small: Replies<u64, u64>, Oneshots, Locked)),
             ("permits", contenders!($measure, Small: Permits, Queue)),
         ]
     };

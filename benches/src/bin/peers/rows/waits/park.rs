@@ -3,8 +3,8 @@
 //! keys. The row of two threads gives the cost per thread and needs two free processors: each thread
 //! has keys of its own (`other-keys`).
 //!
-//! `…-callback` compares our callbacks with the peer's awaited future, which is what programs have and is
-//! boxed and polled like that of `…-future`; that compares awaited futures.
+//! `…-callback` compares our callbacks with those of the best by hand, and with the awaited future that
+//! programs have, boxed and polled like that of `…-future`; that compares awaited futures.
 //!
 //! The requests that stay parked meanwhile are completed at the end, and then the contender must be
 //! empty.

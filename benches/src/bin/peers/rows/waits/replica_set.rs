@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 use purgatory::{ReplicaSets, Rule};
@@ -32,6 +32,9 @@ trait Quorums: Peer {
 
     /// Records what a member has, and completes the writes that enough members have.
     fn report(&self, group: usize, member: usize, has: u64);
+
+    /// Returns the highest offset that all members of a group have.
+    fn reported(&self, group: usize) -> u64;
 }
 
 /// The groups.
@@ -61,27 +64,28 @@ impl Quorums for ReplicaSets<u64, usize> {
         let reported = self.report(&(group as u64), &member, has);
         _ = reported.expect("a member of the group");
     }
+
+    fn reported(&self, group: usize) -> u64 {
+        self.watermark(&(group as u64)).expect("it is set")
+    }
 }
 
-/// A hand-written group: its waiting writes, by offset and a number that makes the key unique; the
-/// offsets that its members have, and how many are needed.
+/// A hand-written group: its waiting writes, by offset and a number that makes the key unique, and
+/// the offsets that its members have, all of which are needed.
 #[derive(Default)]
 struct Group {
     writes: BTreeMap<(u64, u64), Request>,
     has: Vec<u64>,
-    needed: usize,
 }
 
 impl Group {
-    /// Returns the highest offset that enough members have.
+    /// Returns the highest offset that all members have.
     #[inline]
     fn reported(&self) -> u64 {
-        let mut values: SmallVec<[u64; 8]> = self.has.iter().copied().collect();
-        values.sort_unstable();
-        values[values.len() - self.needed]
+        self.has.iter().copied().min().unwrap_or(0)
     }
 
-    /// Records what a member has; returns the writes that enough members have.
+    /// Records what a member has; returns the writes that all members have.
     #[inline]
     fn report(&mut self, member: usize, has: u64) -> SmallVec<[Request; 8]> {
         self.has[member] = has;
@@ -118,9 +122,7 @@ impl Peer for Locked {
 
 impl Quorums for Locked {
     fn set(&self, group: usize, members: usize) {
-        let mut group = self.0[group].lock();
-        group.has = vec![0; members];
-        group.needed = members;
+        self.0[group].lock().has = vec![0; members];
     }
 
     #[inline]
@@ -129,6 +131,10 @@ impl Quorums for Locked {
         for write in reached {
             write.end(true);
         }
+    }
+
+    fn reported(&self, group: usize) -> u64 {
+        self.0[group].lock().reported()
     }
 }
 
@@ -143,7 +149,11 @@ fn report<Q: Quorums>(reports: u64) -> anyhow::Result<f64> {
             let member = (report % MEMBERS) as usize;
             arena.waits.report(0, member, report / MEMBERS + 1);
         }
-        Ok(clock.now_ns())
+        let ns = clock.now_ns();
+        let reported = arena.waits.reported(0);
+        let all = (first + reports) / MEMBERS;
+        ensure!(reported == all, "{}: {reported} of {all}", Q::NAME);
+        Ok(ns)
     })
 }
 
