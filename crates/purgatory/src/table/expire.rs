@@ -52,8 +52,8 @@ impl<E: Engine> Inside for E {
         });
         put_in_turn(&mut expired);
 
-        // 3. End them. One may have been answered by the end of another.
-        let last = expired.last().map(|last| (last.0, last.1));
+        // 3. End them, one after the other. What follows from an end comes before the next one: who is
+        //    answered by it has not expired, however late this thread is.
         for (deadline, sequence, index) in expired {
             let id = TaskId::from_parts(index, sequence);
             // What is held is no wait, and counts nowhere.
@@ -63,16 +63,9 @@ impl<E: Engine> Inside for E {
             if let Some(ended_at) = timed_ns {
                 shard.count_lateness(ended_at.saturating_sub(tick.start_ns(deadline)));
             }
-            for ended in batch {
-                due.push(ended, (deadline, id.sequence()));
-            }
-        }
-        // 4. Waits that are answered by what these have left come after them.
-        if let Some(last) = last {
-            let mut batch = Batch::at(ended_at);
             table.engine.settle(&mut shard, &mut batch);
             for ended in batch {
-                due.push(ended, last);
+                due.push(ended, (deadline, sequence));
             }
         }
         shard.advanced(advanced.next_due);

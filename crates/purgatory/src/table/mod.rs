@@ -207,9 +207,8 @@ pub(crate) trait Engine: Sized + Send + Sync + 'static {
         also: &mut Batch<Self>,
     ) -> Self::Left;
 
-    /// Does what follows from waits that [left](Self::leave), once all that end together have: those
-    /// of one lock hold, or of a cancel of all. None is given what another leaves. Runs under the
-    /// shard's lock.
+    /// Does what follows from waits that [left](Self::leave): behind each that expires, and behind all
+    /// that one cancel ends, of which none is given what another leaves. Runs under the shard's lock.
     #[inline]
     fn settle(&self, _shard: &mut Shard<Self>, _also: &mut Batch<Self>) {}
 

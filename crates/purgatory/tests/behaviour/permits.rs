@@ -360,3 +360,47 @@ fn many_tasks_that_wait_for_the_loss_of_a_lease_come_and_leave() {
     assert_eq!((task.times(), task.wakers()), (1, 0));
     drop(stays);
 }
+
+/// A late thread changes nothing about which came first.
+#[test]
+fn a_late_round_hands_on_what_came_free_before_the_next_deadline() {
+    // The lease ends at 5 ms, and who waits for it at 7 ms.
+    let (timer, permits) = permits(1);
+    let lease = over(&mut permits.lease(1, 5 * MS, MINUTE)).unwrap();
+    let mut next = permits.acquire(1, 7 * MS);
+    timer.pass(10 * MS);
+    timer.advance(Duration::ZERO);
+    assert!(lease.is_lost());
+    assert_eq!(over(&mut next).map(|permit| permit.weight()), Ok(1));
+    // A heavy head leaves at 5 ms, and the next one fits until 7 ms.
+    let held = permits.try_acquire(1).unwrap();
+    permits.resize(2);
+    let mut heavy = permits.acquire(2, 5 * MS);
+    let mut light = permits.acquire(1, 7 * MS);
+    timer.pass(10 * MS);
+    timer.advance(Duration::ZERO);
+    assert_eq!(over(&mut heavy).unwrap_err(), WaitError::Expired);
+    assert_eq!(over(&mut light).map(|permit| permit.weight()), Ok(1));
+    drop(held);
+}
+
+/// As what expires does on a manual timer, whichever shard a key is in.
+#[test]
+fn leases_that_end_in_one_tick_are_handed_on_in_their_order() {
+    let timer = ManualTimer::new();
+    let builder = Permits::keyed_builder("test").timer(&timer);
+    let permits = builder.shards(2).build().unwrap();
+    let lease = |key: u32| over(&mut permits.lease_for(&key, 1, 5 * MS, MINUTE)).unwrap();
+    let _leases: Vec<_> = (0..64).map(lease).collect();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut waits = Vec::new();
+    for key in 0..64 {
+        let mut wait = permits.acquire_for(&key, 1, MINUTE);
+        let served = order.clone();
+        let woken = waker(move || served.lock().unwrap().push(key));
+        assert!(poll_by(&mut wait, &woken).is_pending());
+        waits.push(wait);
+    }
+    timer.advance(5 * MS);
+    assert!(order.lock().unwrap().iter().copied().eq(0..64));
+}

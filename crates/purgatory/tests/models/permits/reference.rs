@@ -12,6 +12,8 @@ pub(super) struct Request {
     /// The time to live of a lease, in milliseconds.
     pub(super) lives_ms: Option<u64>,
     pub(super) state: State,
+    /// Its place among what waits, then among the leases: what is due together ends in this order.
+    order: u64,
 }
 
 /// The states of a request.
@@ -60,6 +62,8 @@ pub(super) struct Reference {
     pub(super) counts: Counts,
     /// The most that wait.
     max: Option<usize>,
+    /// The order of the last.
+    orders: u64,
 }
 
 impl Reference {
@@ -72,7 +76,13 @@ impl Reference {
             all: Vec::new(),
             counts: Counts::default(),
             max,
+            orders: 0,
         }
+    }
+
+    fn next_order(&mut self) -> u64 {
+        self.orders += 1;
+        self.orders
     }
 
     fn waiting(&self) -> usize {
@@ -94,7 +104,9 @@ impl Reference {
     /// Hands a request its permits.
     fn grant(&mut self, number: usize) {
         let now_ms = self.now_ms;
+        let order = self.next_order();
         let request = &mut self.all[number];
+        request.order = order;
         let line = &mut self.lines[request.key];
         line.taken += request.weight;
         line.leases += u64::from(request.lives_ms.is_some());
@@ -129,11 +141,13 @@ impl Reference {
         };
         let at_once = self.free_at_once(key, weight);
         let number = self.all.len();
+        let order = self.next_order();
         self.all.push(Request {
             key,
             weight,
             lives_ms,
             state,
+            order,
         });
         if at_once && !self.is_too_heavy(weight) {
             self.grant(number);
@@ -254,10 +268,13 @@ impl Reference {
         self.serve();
     }
 
-    /// A millisecond passes. What is due ends before anything is served.
+    /// A millisecond passes. What is due ends one after the other, and what that leaves is handed on
+    /// before the next one ends.
     pub(super) fn pass(&mut self) {
         self.now_ms += 1;
-        for number in 0..self.all.len() {
+        let mut numbers: Vec<usize> = (0..self.all.len()).collect();
+        numbers.sort_by_key(|number| self.all[*number].order);
+        for number in numbers {
             match self.all[number].state {
                 State::Waits(deadline_ms) if deadline_ms <= self.now_ms => {
                     self.leave(number, State::Failed(WaitError::Expired));
@@ -266,9 +283,9 @@ impl Reference {
                 State::Has { until_ms, ordinal } if until_ms <= self.now_ms => {
                     self.give_back(number, State::Lost { ordinal });
                 }
-                _ => {}
+                _ => continue,
             }
+            self.serve();
         }
-        self.serve();
     }
 }
