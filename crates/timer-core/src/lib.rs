@@ -144,10 +144,11 @@ mod sync;
 mod timers;
 mod wheel;
 
-pub use driver::clock::{Clock, Moment, SystemClock, TickLength};
+pub use driver::clock::{Clock, Moment, SystemClock};
 pub use driver::executor::{Executor, JOB_TASKS, Job, Workers};
 pub use driver::handle::TimerHandle;
 pub use driver::shards::MAX_SHARDS;
+pub use driver::tick::TickLength;
 pub use observe::{TimeHistogram, TimerStats};
 pub use timers::delay_queue::{DelayQueue, Expired};
 pub use timers::interval::Interval;

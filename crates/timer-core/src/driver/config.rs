@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{driver::clock::TickLength, panics::contain, wheel::geometry::WheelSize};
+use crate::{driver::tick::TickLength, panics::contain, wheel::geometry::WheelSize};
 
 /// A function for the message of each contained panic.
 type Hook = dyn Fn(&str) + Send + Sync;

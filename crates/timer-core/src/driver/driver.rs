@@ -13,7 +13,7 @@ use std::{
 
 use crate::{
     driver::{
-        clock::{Clock, DriverClock, SystemClock, TickLength, Ticks},
+        clock::{Clock, DriverClock, SystemClock},
         config::Config,
         executor::{Job, Threads, Workers, on_timer_thread},
         executors::Executors,
@@ -21,6 +21,7 @@ use crate::{
         owners::{Attached, Shared},
         reaper::Rounds,
         shards::{Layout, MakeShard, ShardState, Shards, Wake},
+        tick::{TickLength, Ticks},
     },
     observe::TimerStats,
     sync::{Parker, plain},

@@ -67,6 +67,7 @@ pub(crate) mod owner;
 pub(crate) mod owners;
 pub(crate) mod reaper;
 pub(crate) mod shards;
+pub(crate) mod tick;
 #[cfg(feature = "tokio")]
 pub(crate) mod tokio;
 

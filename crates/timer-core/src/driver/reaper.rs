@@ -13,10 +13,11 @@ use std::{
 
 use crate::{
     driver::{
-        clock::{Clock, DriverClock, TickLength},
+        clock::{Clock, DriverClock},
         config::{Config, Panics},
         grace::Grace,
         owners::{Attached, Shared},
+        tick::TickLength,
     },
     sync::Parker,
 };

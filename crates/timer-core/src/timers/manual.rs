@@ -13,10 +13,11 @@ use std::{
 use crate::{
     driver::{
         agenda::{Agenda, DueOwner},
-        clock::{Clock, DriverClock, ManualClock, TickLength, later_ns},
+        clock::{Clock, DriverClock, ManualClock, later_ns},
         driver::Driver,
         executor::{inside_timer, on_timer_thread},
         owners::Shared,
+        tick::TickLength,
     },
     sync::plain::Mutex,
     timers::timer::Timer,

@@ -16,9 +16,10 @@ use std::{
 
 use crate::{
     driver::{
-        clock::{Moment, TickLength, Ticks},
+        clock::Moment,
         driver::Driver,
         handle::TimerHandle,
+        tick::{TickLength, Ticks},
     },
     panics::contain,
     sync::failpoint,

@@ -5,12 +5,13 @@ use std::{ops::Deref, sync::Arc, time::Duration};
 
 use crate::{
     driver::{
-        clock::{Clock, DriverClock, TickLength},
+        clock::{Clock, DriverClock},
         config::Panics,
         driver::Driver,
         executor::{Executor, Workers},
         home::Home,
         shards::{MAX_SHARDS, default_shards},
+        tick::TickLength,
     },
     timers::{BuildError, timer::Timer},
     wheel::geometry::WheelSize,

@@ -19,13 +19,14 @@ use std::{
 use crate::observe::metrics::{Sample, SourceName, timer_samples};
 use crate::{
     driver::{
-        clock::{Moment, Ticks},
+        clock::Moment,
         driver::Driver,
         executor::Job,
         executors::{Due, DueQueue},
         handle::TimerHandle,
         owner::{ShardLook, WheelOwner},
         shards::Shards,
+        tick::Ticks,
     },
     observe::TimerStats,
     panics::contain,

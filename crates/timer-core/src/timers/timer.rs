@@ -5,11 +5,7 @@
 use std::{any::Any, mem, sync::Arc, time::Duration};
 
 use crate::{
-    driver::{
-        clock::{Moment, TickLength},
-        driver::Driver,
-        handle::TimerHandle,
-    },
+    driver::{clock::Moment, driver::Driver, handle::TimerHandle, tick::TickLength},
     observe::TimerStats,
     timers::{
         ScheduleError, TimerError, TimerTask,
