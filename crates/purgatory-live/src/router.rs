@@ -103,8 +103,8 @@ async fn next(latest: &mut Receiver<Latest>) -> Latest {
 /// The events for all clients of the page.
 struct Feed {
     live: Live,
-    /// Of the task that makes events; closed when there is none. It has seen nothing, so a new client
-    /// is shown the latest event at once.
+    /// Receives from the task that makes events; closed when there is none. It has seen nothing, so a
+    /// new client is shown the latest event at once.
     latest: Mutex<Receiver<Latest>>,
 }
 
@@ -135,7 +135,7 @@ impl Feed {
     /// Makes events for as long as there are listeners.
     async fn make(self: Arc<Self>, mut made: Sender<Latest>) {
         loop {
-            // 1. On a thread that may block. A panic ends the streams; who comes then waits for the next.
+            // 1. On a thread that may block. A panic ends the streams; a later client waits for the next.
             let begun = Instant::now();
             let live = self.live.clone();
             match spawn_blocking(move || live.event()).await {
@@ -149,7 +149,7 @@ impl Feed {
             // 2. A slow event is followed by a longer pause.
             let pause = Live::PAUSE.max(begun.elapsed() * PAUSE_FACTOR);
             sleep_until(begun + pause).await;
-            // 3. The last has left: the next one starts anew. Under the lock, so that none comes meanwhile.
+            // 3. The last listener has left. Under the lock, so that none comes meanwhile.
             let latest = self.latest();
             if made.receiver_count() == 1 {
                 drop(made);

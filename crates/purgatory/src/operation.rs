@@ -361,8 +361,8 @@ impl<O: DelayedOperation> ToPark<O> for O {
 
 /// The longest time that an operation waits, counted from the call.
 ///
-/// What takes one takes a [`Duration`] or a [`Moment`], too, or an optional duration, such as a
-/// setting that is off:
+/// A call that takes one also takes a [`Duration`], a [`Moment`], or an optional duration, such as a
+/// setting that may be off:
 ///
 /// ```
 /// use std::time::Duration;

@@ -183,8 +183,8 @@ impl Periodic {
     }
 
     /// Returns true until it is cancelled, has ended since its timer was full, or its timer is shut
-    /// down or dropped: then no run falls due any more. One that fell due before still begins, as every task does, unless it is
-    /// cancelled. O(1).
+    /// down or dropped: then no run falls due any more. One that fell due before still begins, as every
+    /// task does, unless it is cancelled. O(1).
     pub fn is_active(&self) -> bool {
         if self.shared.state.lock().over {
             return false;

@@ -186,7 +186,8 @@ impl SystemTimerBuilder {
     /// Calls `hook` with the message of each panic of a task, a waker, an owner of wheels, an
     /// executor, or the clock on the reaper, on the thread that panicked, after the program's panic
     /// hook. A panic of the clock as the reaper is woken is only counted: the caller may hold a lock.
-    /// Also with why a periodic task ended, if the timer was full ([`TimerError::Full`](crate::TimerError::Full)).
+    /// A periodic task that ends since the timer is full ([`TimerError::Full`](crate::TimerError::Full))
+    /// is reported, too, with that reason.
     pub fn on_panic(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.driver.executors_mut().panics = Arc::new(Panics::new(hook));
         self

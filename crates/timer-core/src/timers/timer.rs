@@ -66,8 +66,8 @@ pub struct Timer {
 }
 
 impl Driver {
-    /// Returns the timer that this is the inside of: a handle as those that there are, or else of its
-    /// own tasks and sleeps.
+    /// Returns the timer that this is the inside of: one more of its handles, or without any a new one
+    /// with its own tasks and sleeps.
     pub fn timer(self: &Arc<Self>) -> Timer {
         let mut handles = self.handles.lock();
         let known = handles.upgrade().map(Arc::downcast::<TimerInner>);
