@@ -92,7 +92,7 @@ impl<K: WatchKey> Guard<K> for Lease<K> {
     }
 
     fn begin(&self, time_to_live: Duration) {
-        self.renew(time_to_live);
+        _ = self.renew(time_to_live); // it was taken just now
     }
 }
 
@@ -144,6 +144,7 @@ impl<K: WatchKey> Lease<K> {
     /// assert!(!lease.renew(5 * second));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use = "false: the lease is lost"]
     pub fn renew(&self, time_to_live: Duration) -> bool {
         set_deadline(&self.table, self.holder, time_to_live, false)
     }

@@ -165,6 +165,7 @@ impl Permits {
 
     /// Takes `weight` permits if they are free and no request is waiting. O(1), and no allocation.
     /// After [`close`](Self::close) or a shutdown it takes none.
+    #[must_use = "dropped, it returns the permits"]
     pub fn try_acquire(&self, weight: u64) -> Option<Permit> {
         self.try_acquire_for(&(), weight)
     }
@@ -328,6 +329,7 @@ impl<K: WatchKey> Permits<K> {
     /// assert!(clients.try_acquire_for(&8, 1).is_some());
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
+    #[must_use = "dropped, it returns the permits"]
     pub fn try_acquire_for<Q: ToKey<K> + ?Sized>(&self, key: &Q, weight: u64) -> Option<Permit<K>> {
         let request = self.request(key, weight, None);
         Semaphores::try_acquire(&self.handle.table, key, &request)

@@ -97,6 +97,11 @@ impl Rare {
         !self.observers[Observed::Wanted as usize].is_empty()
     }
 
+    /// Returns the number of entries that wait for a change.
+    fn observing(&self) -> usize {
+        self.observers.iter().map(Queue::len).sum()
+    }
+
     fn is_empty(&self) -> bool {
         self.closed.is_none() && self.observers.iter().all(Queue::is_empty)
     }
@@ -230,6 +235,12 @@ impl<B> Mark<B> {
         self.queue.lowest_above(self.reached())
     }
 
+    /// Returns the number of its waits and observers. O(1).
+    fn waiting(&self) -> usize {
+        let observers = self.rare.as_ref().map_or(0, |rare| rare.observing());
+        self.queue.len() + observers
+    }
+
     /// Removes the first observer that waits for this change.
     fn pop_observer(&mut self, observed: Observed) -> Option<TaskId> {
         self.rare.as_mut()?.observers(observed).pop_up_to(0)
@@ -305,8 +316,9 @@ impl<K: WatchKey, B: Beside> Engine for Values<K, B> {
 
     fn each_key(records: &Keys<K, Mark<B>>, visit: &mut dyn FnMut(&K, usize)) {
         for (key, mark) in records.iter() {
-            if !mark.queue.is_empty() {
-                visit(key, mark.queue.len());
+            let waiting = mark.waiting();
+            if waiting > 0 {
+                visit(key, waiting);
             }
         }
     }

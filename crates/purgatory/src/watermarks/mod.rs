@@ -541,6 +541,9 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     /// Returns a future that is ready once no operation waits for more than the key's value. See
     /// [`wanted`](Self::wanted).
     ///
+    /// Go on making values until it is ready: another wait may come between a look at
+    /// [`lowest_waiting`](Self::lowest_waiting) and this call.
+    ///
     /// # Cancel safety
     /// See [`WaitFuture`]. By the time the future is polled, another wait may have come.
     ///

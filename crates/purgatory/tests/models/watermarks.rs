@@ -225,8 +225,8 @@ impl<V: Value> Model<V> {
             let lowest = unmet.first().map(|&(threshold, _)| threshold);
             let found = watermarks.lowest_waiting(&key).map(Value::number);
             assert_eq!(found, lowest, "lowest of {key}");
-            if !unmet.is_empty() {
-                waiting.push((key, unmet.len()));
+            if reference.waiters(key) > 0 {
+                waiting.push((key, reference.waiters(key)));
             }
         }
         assert_eq!(watermarks.keys(), reference.values.len());

@@ -131,6 +131,12 @@ impl Reference {
         unmet
     }
 
+    /// Returns the number of parts that wait for a key, also until it is wanted, or no more.
+    pub(super) fn waiters(&self, key: Key) -> usize {
+        let waits = |part: &&Part| part.is_waiting && part.key == key;
+        self.parts.iter().filter(waits).count()
+    }
+
     fn wait_back(&self, back: usize) -> Option<usize> {
         self.waits.len().checked_sub(back + 1)
     }
