@@ -119,7 +119,7 @@ impl<F: Form> Builder<F> {
         self
     }
 
-    /// Sets the number of shards, a power of two up to 256. By default 64 for each
+    /// Sets the number of shards, a power of two up to 256. By default 64 on a manual timer, else 64 for each
     /// processor, at least 64 and at most 256.
     ///
     /// A key's hash chooses its shard. Each shard has a lock, so more shards reduce contention

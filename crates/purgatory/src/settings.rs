@@ -40,6 +40,12 @@ impl Settings {
         }
     }
 
+    /// Returns true on a manual timer: what happens there is to repeat.
+    pub(crate) fn is_simulated(&self) -> bool {
+        let driver = self.driver.as_ref();
+        driver.is_some_and(|driver| driver.config.manual)
+    }
+
     /// Returns the driver of the timer that was set, or of the one that the process shares.
     pub(crate) fn driver(&self) -> Result<Arc<Driver>, BuildError> {
         match &self.driver {

@@ -1,5 +1,8 @@
 //! The hash of a key: [`KeyHasher`], which a model replaces by one that it knows.
 
+#[cfg(not(loom))]
+use std::hash::BuildHasher;
+
 /// Returns a number below `count`, a power of two, that depends on all bits of a hash. With some
 /// seeds the hashes of neighbouring numbers, such as partitions, are alike in many of their bits:
 /// such keys would share a few shards.
@@ -14,12 +17,28 @@ pub(crate) fn mixed(hash: u64, count: usize) -> usize {
     (hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - bits)) as usize
 }
 
-/// Hashes keys, with a new seed for each purgatory.
+/// Hashes keys.
 #[cfg(not(loom))]
-pub(crate) type KeyHasher = rapidhash::fast::RandomState;
+pub(crate) type KeyHasher = rapidhash::fast::SeedableState<'static>;
 /// Hashes keys in a model: alike in each run.
 #[cfg(loom)]
 pub(crate) type KeyHasher = std::hash::BuildHasherDefault<Number>;
+
+/// Makes the hasher of a form: with a seed of its own, which nobody can guess; or alike in each run,
+/// so that a simulation repeats its orders, too.
+#[cfg(not(loom))]
+pub(crate) fn key_hasher(is_simulated: bool) -> KeyHasher {
+    if is_simulated {
+        return KeyHasher::fixed();
+    }
+    let seed = rapidhash::fast::RandomState::new().hash_one(0_u64);
+    KeyHasher::new(seed)
+}
+
+#[cfg(loom)]
+pub(crate) fn key_hasher(_is_simulated: bool) -> KeyHasher {
+    KeyHasher::default()
+}
 
 /// A hasher that puts neighbouring numbers into different shards.
 #[cfg(loom)]

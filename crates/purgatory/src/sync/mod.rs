@@ -7,7 +7,7 @@
 
 mod hash;
 
-pub(crate) use self::hash::{KeyHasher, mixed};
+pub(crate) use self::hash::{KeyHasher, key_hasher, mixed};
 pub(crate) use timer_core::driver::sync::{
     AtomicBool, AtomicU64, HandedBack, Mutex, Ordering, Share, Shares, Spaced, Unwatched, plain,
     thread_local,
@@ -36,12 +36,13 @@ pub(crate) const VERSIONS_PER_SHARD: usize = if MODEL { 1 } else { 4 };
 pub(crate) const CHECK_BATCH: usize = if MODEL { 2 } else { 16 };
 
 /// Returns the default number of shards: 64 for each processor, so that threads that signal
-/// different keys seldom meet in one. A model has two.
-pub(crate) fn default_shards() -> usize {
-    if MODEL {
-        return 2;
+/// different keys seldom meet in one. A simulation has as many on every machine; a model has two.
+pub(crate) fn default_shards(is_simulated: bool) -> usize {
+    match (MODEL, is_simulated) {
+        (true, _) => 2,
+        (false, true) => 64,
+        (false, false) => timer_core::driver::default_shards(64),
     }
-    timer_core::driver::default_shards(64)
 }
 
 /// A bound on what is there at a time: operations that are parked, keys that have a value.

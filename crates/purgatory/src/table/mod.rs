@@ -70,7 +70,7 @@ use crate::{
     operation::{Outcome, ReachResult, Timeout},
     settings::Settings,
     stats::{Stats, Times},
-    sync::{AtomicU64, KeyHasher, Limit, MODEL, Ordering, default_shards, mixed},
+    sync::{AtomicU64, KeyHasher, Limit, MODEL, Ordering, default_shards, key_hasher, mixed},
     table::{call::Call, frame::Frame, shard::Shard, under_lock::must_be_unlocked},
     watches::WatchKey,
 };
@@ -366,16 +366,17 @@ impl<E: Inside> AnyTable<E> {
         settings: Settings,
         engine: impl FnOnce(&Driver, usize, &Weak<Self>) -> E,
     ) -> Result<Arc<Self>, BuildError> {
-        let shard_count = settings.shard_count(default_shards)?;
+        let is_simulated = settings.is_simulated();
+        let shard_count = settings.shard_count(|| default_shards(is_simulated))?;
         let driver = settings.driver()?;
         let common = Common {
             max_parked: settings.max_parked.map(Arc::new),
-            sequence: driver.config.manual.then(Arc::default),
+            sequence: is_simulated.then(Arc::default),
         };
         let table = Arc::new_cyclic(|table| TableOf {
             engine: engine(&driver, shard_count, table),
             shards: driver.shards(shard_count, common.clone(), E::make_shard),
-            hasher: KeyHasher::default(),
+            hasher: key_hasher(is_simulated),
             common,
             due: DueQueue::new(&driver.config),
             #[cfg(feature = "metrics")]

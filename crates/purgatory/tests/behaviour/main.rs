@@ -33,6 +33,7 @@ mod reply_scopes;
 mod reply_streams;
 mod runtime;
 mod shutdowns;
+mod simulations;
 mod snapshot;
 mod unlocked;
 mod waiting;

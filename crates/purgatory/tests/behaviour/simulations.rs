@@ -1,0 +1,83 @@
+//! On a manual timer what one call ends comes in the same order in each run, under many keys, too.
+
+use crate::support::*;
+
+const KEYS: u32 = 200;
+
+/// The keys in the order in which their waits ended.
+type Order = Arc<Mutex<Vec<u32>>>;
+
+/// Returns the order in which `story` ends what it parks on a timer of its own, twice.
+fn twice(story: impl Fn(&ManualTimer, &Order)) -> [Vec<u32>; 2] {
+    [(); 2].map(|()| {
+        let order = Order::default();
+        story(&ManualTimer::new(), &order);
+        let ended = order.lock().unwrap().clone();
+        assert_eq!(ended.len(), KEYS as usize);
+        ended
+    })
+}
+
+/// Ends as a task does that is woken: notes the key.
+fn woken<T>(wait: &mut WaitFuture<T>, order: &Order, key: u32) {
+    let order = order.clone();
+    let noted = waker(move || order.lock().unwrap().push(key));
+    assert!(poll_by(wait, &noted).is_pending());
+}
+
+fn parked(timer: &ManualTimer, order: &Order) -> Purgatory<u32> {
+    let purgatory = Purgatory::on(timer, "test").unwrap();
+    for key in 0..KEYS {
+        let order = order.clone();
+        let operation = when(|| false, move |_| order.lock().unwrap().push(key));
+        purgatory.park(operation, &[key], MINUTE);
+    }
+    purgatory
+}
+
+#[test]
+fn all_that_is_cancelled_or_shut_down_ends_in_the_same_order() {
+    let [one, other] = twice(|timer, order| {
+        assert_eq!(parked(timer, order).cancel_all("over"), KEYS as usize);
+    });
+    assert_eq!(one, other);
+    let [one, other] = twice(|timer, order| {
+        parked(timer, order).shutdown(Duration::ZERO);
+    });
+    assert_eq!(one, other);
+}
+
+#[test]
+fn a_change_of_shared_state_ends_waits_in_the_same_order() {
+    let [one, other] = twice(|timer, order| {
+        let monitor: Monitor<u32, bool> = Monitor::on(timer, "test", false).unwrap();
+        let mut waits = Vec::new();
+        for key in 0..KEYS {
+            let mut wait = monitor.wait(&[key], MINUTE, |is_open| is_open.then_some(()));
+            woken(&mut wait, order, key);
+            waits.push(wait);
+        }
+        monitor.update(|is_open| *is_open = true);
+    });
+    assert_eq!(one, other);
+}
+
+#[test]
+fn permits_of_all_keys_are_handed_out_in_the_same_order() {
+    let [one, other] = twice(|timer, order| {
+        let builder = Permits::keyed_builder("test").timer(timer);
+        let permits = builder.limit(1).build().unwrap();
+        let held: Vec<_> = (0..KEYS)
+            .map(|key| permits.try_acquire_for(&key, 1))
+            .collect();
+        let mut waits = Vec::new();
+        for key in 0..KEYS {
+            let mut wait = permits.acquire_for(&key, 1, MINUTE);
+            woken(&mut wait, order, key);
+            waits.push(wait);
+        }
+        permits.resize(2);
+        drop(held);
+    });
+    assert_eq!(one, other);
+}
