@@ -46,6 +46,13 @@ fn waits_are_timed_by_outcome() {
     timer.advance(Duration::ZERO);
     let times = purgatory.times();
     assert_eq!((times.lateness.sum_s(), times.expired.sum_s()), (0.05, 0.1));
+    #[cfg(feature = "serde")]
+    {
+        let json = serde_json::to_value(&times.completed).unwrap();
+        assert_eq!((&json["count"], &json["sum_s"]), (&1.into(), &0.02.into()));
+        let sums = json["sums_s"].as_array().unwrap().iter();
+        assert_eq!(sums.filter_map(|sum| sum.as_f64()).sum::<f64>(), 0.02);
+    }
 }
 
 #[test]

@@ -269,15 +269,18 @@ fn series_of_recorders_that_are_gone_are_forgotten() {
 }
 
 /// A recorder that keeps no labels, as the one that a program without any has: it is known by its
-/// address, and given nothing twice. It has one counter for all series.
+/// address, and given nothing twice, not even as it publishes itself. It has one counter for all series.
 #[test]
 fn recorder_that_keeps_no_labels_is_given_nothing_twice() {
     let counted = Arc::new(AtomicU64::new(0));
+    let purgatory = eventful(&ManualTimer::new());
     let recorder = Records {
-        counter: Box::new(|_| Counter::from_arc(counted.clone())),
+        counter: Box::new(|_| {
+            purgatory.publish();
+            Counter::from_arc(counted.clone())
+        }),
         ..Records::nothing()
     };
-    let purgatory = eventful(&ManualTimer::new());
     metrics::with_local_recorder(&recorder, || {
         purgatory.publish();
         let first = counted.load(SeqCst);

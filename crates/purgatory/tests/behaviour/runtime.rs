@@ -148,26 +148,22 @@ async fn turns_of_a_neighbour_of(eager: impl Future<Output = ()>) -> u32 {
     }
 }
 
-/// `try_take` is no await: with the budget used up it finds an answer all the same.
+/// `try_take` is no await, nor is a poll by a waker that wakes nothing: with the budget used up they find
+/// an answer all the same. A task that blocks, though it should not, cannot yield: it waits as any
+/// thread does.
 #[tokio::test]
 async fn try_take_needs_no_budget() {
     let replies: Replies<u32, u32> = Replies::on(&ManualTimer::new(), "r").unwrap();
-    for number in 0..1000 {
-        let reply = replies.expect(number, NEVER).unwrap();
-        replies.deliver(&number, number).unwrap();
-        assert_eq!(reply.try_take().ok(), Some(Ok(number)));
-    }
-}
-
-/// A task that blocks, though it should not, cannot yield: it waits as any thread does.
-#[tokio::test]
-async fn a_blocking_wait_needs_no_budget() {
-    let replies: Replies<u32, u32> = Replies::on(&ManualTimer::new(), "r").unwrap();
     let permits = Permits::on(&ManualTimer::new(), "p", 1).unwrap();
     for number in 0..1000 {
-        let reply = replies.expect(number, NEVER).unwrap();
-        replies.deliver(&number, number).unwrap();
-        assert_eq!(reply.wait_blocking(), Ok(number));
+        let answered = || {
+            let reply = replies.expect(number, NEVER).unwrap();
+            replies.deliver(&number, number).unwrap();
+            reply
+        };
+        assert_eq!(answered().try_take().ok(), Some(Ok(number)));
+        assert_eq!(over(&mut answered()), Ok(number));
+        assert_eq!(answered().wait_blocking(), Ok(number));
         assert!(permits.acquire(1, NEVER).wait_blocking().is_ok());
     }
 }

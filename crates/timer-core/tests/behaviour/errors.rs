@@ -17,7 +17,9 @@ fn sizes_outside_their_bounds_are_refused() {
     assert_eq!(size.to_string(), "1 is not between 2 and 32768");
     let tick = TickLength::new(Duration::from_micros(99)).unwrap_err();
     assert_eq!(tick.to_string(), "99µs is not between 100µs and 86400s");
-    let shards = SystemTimer::builder().shards(3).build().unwrap_err();
+    let built = |shards| SystemTimer::builder().shards(shards).build();
+    assert!(built(256).is_ok() && built(512).is_err());
+    let shards = built(3).unwrap_err();
     let expected = "3 shards: not a power of two in 1..=256";
     assert_eq!(shards.to_string(), expected);
     assert!(shards.source().is_none());

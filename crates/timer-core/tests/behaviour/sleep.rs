@@ -49,6 +49,17 @@ fn a_deadline_between_two_ticks_is_rounded_up() {
 }
 
 #[test]
+fn a_sleep_counts_in_the_ticks_of_its_timer() {
+    let tick = TickLength::new(7 * MS).unwrap();
+    let (timer, task) = (ManualTimer::with(tick, WheelSize::KAFKA), Woken::task());
+    let mut sleep = timer.sleep(50 * MS);
+    assert!(task.poll(&mut sleep).is_pending());
+    assert_eq!(timer.next_due_in(), Some(56 * MS));
+    timer.advance(56 * MS);
+    assert_eq!((task.times(), task.poll(&mut sleep)), (1, READY));
+}
+
+#[test]
 fn a_sleep_without_time_is_ready_at_its_first_poll() {
     let (timer, task) = manual();
     timer.advance(MS / 2); // between two ticks

@@ -164,8 +164,9 @@ fn a_runtime_without_time_is_an_error_that_says_so() {
 #[test]
 fn timer_on_a_runtime_that_is_gone_is_refused() {
     let mut builder = Builder::new_multi_thread();
-    let multi_thread = builder.worker_threads(1).enable_time().build();
-    for runtime in [paused(), multi_thread.unwrap()] {
+    let multi_thread = builder.worker_threads(2).enable_time().build().unwrap();
+    assert_eq!(multi_thread.handle().parallelism(), 2);
+    for runtime in [paused(), multi_thread] {
         let handle = runtime.handle().clone();
         drop(runtime);
         let refused = SystemTimer::builder().tokio(handle).build().unwrap_err();
@@ -226,6 +227,7 @@ async fn the_current_runtimes_timer_is_one_on_its_paused_clock() {
     assert!(began.elapsed() >= HOUR && began.elapsed() <= HOUR + 2 * MS);
     // Whoever asks gets the same.
     let task = Timer::tokio().unwrap().schedule(HOUR, || ()).unwrap();
+    tokio::task::yield_now().await;
     assert!(Timer::tokio().unwrap().cancel(task));
 }
 
@@ -233,13 +235,15 @@ async fn the_current_runtimes_timer_is_one_on_its_paused_clock() {
 fn each_runtime_has_a_timer_that_goes_with_it() {
     let outside = Timer::tokio();
     assert!(matches!(outside, Err(BuildError::NoRuntime)));
+    let of = |runtime: &Runtime| runtime.block_on(async { Timer::tokio().unwrap() });
     let start = || {
         let runtime = paused();
-        let timer = runtime.block_on(async { Timer::tokio().unwrap() });
+        let timer = of(&runtime);
         (runtime, timer)
     };
     let (first_runtime, first) = start();
     let (_second_runtime, second) = start();
+    assert!(of(&first_runtime).cancel(first.schedule(HOUR, || ()).unwrap()));
     drop(first_runtime);
     let refused = first.schedule(HOUR, || ()).unwrap_err();
     assert_eq!(refused.reason, TimerError::Closed);
@@ -247,8 +251,7 @@ fn each_runtime_has_a_timer_that_goes_with_it() {
     // After a shutdown by hand the next call makes another.
     let (runtime, third) = start();
     third.shutdown(Duration::ZERO);
-    let fourth = runtime.block_on(async { Timer::tokio().unwrap() });
-    assert!(fourth.schedule(HOUR, || ()).is_ok());
+    assert!(of(&runtime).schedule(HOUR, || ()).is_ok());
 }
 
 /// Pending tasks are dropped with the runtime, by its thread, also if no handle of the timer is left.

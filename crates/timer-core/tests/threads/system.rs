@@ -126,6 +126,38 @@ fn shutdown_hands_back_unfired_tasks() {
 }
 
 #[test]
+fn jobs_that_wait_for_a_worker_are_counted() {
+    let timer = SystemTimer::new().unwrap();
+    let running = Stop::armed();
+    let held = running.clone();
+    timer.schedule(Duration::ZERO, move || held.here()).unwrap();
+    running.meanwhile(|| {
+        for _ in 0..2 {
+            timer.driver().executors.execute(Job::new(|| ()));
+        }
+        assert_eq!(timer.stats().executor_queue, Some(2));
+    });
+    timer.shutdown(Duration::MAX);
+}
+
+/// It may be the thread that the task is about to run on.
+#[test]
+fn a_timers_thread_waits_for_no_periodic_task() {
+    let timer = SystemTimer::builder().workers(2).build().unwrap();
+    let running = Stop::armed();
+    let held = running.clone();
+    let beat = timer.schedule_at_fixed_rate(Duration::ZERO, MS, move || held.here());
+    let (send, waited) = mpsc::channel();
+    running.meanwhile(|| {
+        let beat = beat.unwrap();
+        let cancels = move || send.send(beat.cancel_and_wait()).unwrap();
+        timer.schedule(Duration::ZERO, cancels).unwrap();
+        assert_eq!(waited.recv_timeout(MINUTE), Ok(false));
+    });
+    timer.shutdown(Duration::MAX);
+}
+
+#[test]
 fn a_shutdown_in_a_task_does_not_wait_for_itself() {
     let timer = SystemTimer::new().unwrap();
     let (send, done) = mpsc::channel();
