@@ -1,6 +1,8 @@
 //! The behaviour that users see, under a clock that the test advances.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../support/owner.rs"]
+mod owner;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -2,68 +2,15 @@
 
 use std::future::poll_fn;
 
-use timer_core::driver::{ShardLook, Shards, WheelOwner};
-
-use crate::support::*;
+use crate::{
+    owner::{Asked, Owner},
+    support::*,
+};
 
 const SHARDS: usize = 128;
 
-/// An owner of wheels that counts how often it is asked, and its rounds.
-struct Asked {
-    shards: Shards<TimingWheel<()>>,
-    looks: AtomicUsize,
-    advances: AtomicUsize,
-    rounds: AtomicUsize,
-}
-
-impl Asked {
-    fn on(timer: &ManualTimer) -> Arc<Self> {
-        let driver = timer.driver();
-        let owner = Arc::new(Asked {
-            shards: driver.shards(SHARDS, (), |(), plan| plan.wheel()),
-            looks: AtomicUsize::new(0),
-            advances: AtomicUsize::new(0),
-            rounds: AtomicUsize::new(0),
-        });
-        assert!(driver.attach(&owner, &owner.shards));
-        owner
-    }
-
-    fn insert(&self, shard: usize, tick: u64) {
-        let mut shard = self.shards.lock(shard);
-        let scheduled = shard.insert(tick, ()).unwrap();
-        shard.work_at(scheduled.due);
-    }
-
-    /// Returns how often it was asked, advanced and told of the end of a round.
-    fn counts(&self) -> [usize; 3] {
-        [&self.looks, &self.advances, &self.rounds].map(|count| count.load(SeqCst))
-    }
-}
-
-impl WheelOwner for Asked {
-    fn advance(&self, shard: usize, now_tick: u64) -> Advanced {
-        self.advances.fetch_add(1, SeqCst);
-        let mut shard = self.shards.lock(shard);
-        let advanced = shard.advance(now_tick, usize::MAX, |task| task.take());
-        shard.advanced(advanced.next_due);
-        advanced
-    }
-
-    fn round_over(self: Arc<Self>) {
-        self.rounds.fetch_add(1, SeqCst);
-    }
-
-    fn look(&self, shard: usize) -> ShardLook {
-        self.looks.fetch_add(1, SeqCst);
-        self.shards.look(shard)
-    }
-
-    fn add_to(&self, stats: &mut TimerStats) {
-        self.shards.add_to(stats);
-    }
-
-    fn timer_closed(self: Arc<Self>) {}
+fn owner(timer: &ManualTimer) -> Arc<Owner> {
+    Owner::on(&timer.driver(), SHARDS, &[])
 }
 
 /// Sleeps that often for a millisecond each, while the timer settles.
@@ -82,23 +29,21 @@ fn settle_over_sleeps(timer: &ManualTimer, sleeps: u32) {
 #[test]
 fn settling_asks_no_wheel_that_nobody_locked() {
     let timer = ManualTimer::new();
-    let idle = [(); 8].map(|()| Asked::on(&timer));
+    let idle = [(); 8].map(|()| owner(&timer));
     for owner in &idle {
         owner.insert(7, 3_600_000);
     }
     settle_over_sleeps(&timer, 1);
-    let before = idle.each_ref().map(|owner| owner.counts());
-    assert!(
-        before.iter().all(|counts| counts[0] <= 2 * SHARDS),
-        "{before:?}"
-    );
+    let before = idle.each_ref().map(|owner| owner.asked());
+    let few = |asked: &Asked| asked.looks <= 2 * SHARDS;
+    assert!(before.iter().all(few), "{before:?}");
     settle_over_sleeps(&timer, 1000);
     timer.advance(SECOND);
-    let after = idle.each_ref().map(|owner| owner.counts());
+    let after = idle.each_ref().map(|owner| owner.asked());
     assert_eq!(before, after);
     // They were not forgotten.
     timer.advance(HOUR);
-    assert!(idle.iter().all(|owner| owner.counts()[2] > 0));
+    assert!(idle.iter().all(|owner| owner.asked().rounds > 0));
     assert_eq!(timer.stats().pending, 0);
 }
 
@@ -106,9 +51,9 @@ fn settling_asks_no_wheel_that_nobody_locked() {
 #[test]
 fn one_shard_in_use_is_asked_after_each_use() {
     let timer = ManualTimer::new();
-    let owner = Asked::on(&timer);
+    let owner = owner(&timer);
     timer.advance(MS);
-    let [looks, advances, _] = owner.counts();
+    let before = owner.asked();
     for tick in 2..1002 {
         owner.insert(99, tick);
         assert_eq!(timer.next_due_in(), Some(MS));
@@ -116,8 +61,9 @@ fn one_shard_in_use_is_asked_after_each_use() {
         timer.advance(MS);
         assert_eq!(timer.next_due_in(), None);
     }
-    let after = owner.counts();
-    assert_eq!([after[0] - looks, after[1] - advances], [2000, 1000]);
+    let after = owner.asked();
+    let looks = after.looks - before.looks;
+    assert_eq!((looks, after.advances - before.advances), (2000, 1000));
 }
 
 #[test]
@@ -151,17 +97,10 @@ fn a_settle_goes_on_while_tasks_schedule() {
 #[test]
 fn owners_come_and_go_between_two_questions() {
     let timer = ManualTimer::new();
-    let driver = timer.driver();
-    let shards = driver.shards(SHARDS, (), |(), plan| plan.wheel());
-    drop(shards.lock(70));
+    let owner = Owner::new(&timer.driver(), SHARDS, &[]);
+    drop(owner.shards.lock(70));
     assert_eq!(timer.next_due_in(), None);
-    let owner = Arc::new(Asked {
-        shards,
-        looks: AtomicUsize::new(0),
-        advances: AtomicUsize::new(0),
-        rounds: AtomicUsize::new(0),
-    });
-    assert!(driver.attach(&owner, &owner.shards));
+    assert!(timer.driver().attach(&owner, &owner.shards));
     owner.insert(70, 9);
     owner.insert(1, 5);
     assert_eq!(timer.next_due_in(), Some(MS * 5));

@@ -8,6 +8,7 @@ use cooked_waker::{IntoWaker, WakeRef};
 use crate::support::*;
 
 const READY: Poll<Result<(), TimerError>> = Poll::Ready(Ok(()));
+const CLOSED: Poll<Result<(), TimerError>> = Poll::Ready(Err(TimerError::Closed));
 
 #[test]
 fn a_sleep_is_ready_at_its_time_and_wakes_once() {
@@ -151,18 +152,12 @@ fn a_shutdown_wakes_all_who_sleep_and_refuses_more() {
     assert_eq!(task.times(), 1000);
     assert_eq!(task.wakers(), 0);
     assert_eq!(timer.sleepers(), 0);
-    assert!(
-        sleeps
-            .iter_mut()
-            .all(|sleep| task.poll(sleep) == Poll::Ready(Err(TimerError::Closed)))
-    );
-    let expected = Poll::Ready(Err(TimerError::Closed));
-    assert_eq!(task.poll(&mut timer.sleep(MS)), expected);
+    assert!(sleeps.iter_mut().all(|sleep| task.poll(sleep) == CLOSED));
+    assert_eq!(task.poll(&mut timer.sleep(MS)), CLOSED);
     assert_eq!(task.poll(&mut over), READY);
     timer.pass(MS); // time goes on
     assert_eq!(task.poll(&mut sleeps[0]), READY);
-    let expected = Poll::Ready(Err(TimerError::Closed));
-    assert_eq!(task.poll(&mut sleeps[1]), expected);
+    assert_eq!(task.poll(&mut sleeps[1]), CLOSED);
 }
 
 /// Not so a waker that shuts the timer down itself, in place.

@@ -1,12 +1,12 @@
 //! Code of the user's that is dropped or called by the timer: nothing is locked meanwhile, and its
 //! panics leave the timer working.
 
-use timer_core::{
-    Periodic,
-    driver::{ShardLook, Shards, WheelOwner},
-};
+use timer_core::Periodic;
 
-use crate::support::*;
+use crate::{
+    owner::{At, Owner},
+    support::*,
+};
 
 /// A value that counts the pending tasks, which takes each lock, as it is dropped.
 fn looks_into<T: Send + 'static>(tasks: &TaskTimer<T>) -> OnDrop {
@@ -26,79 +26,30 @@ fn a_closure_for_a_gone_task_is_dropped_unlocked() {
     });
 }
 
-/// An owner of wheels that panics where it is told to.
-struct Panicking {
-    shards: Shards<TimingWheel<()>>,
-    in_advance: AtomicBool,
-    at_close: bool,
-    fired: AtomicUsize,
-    rounds: AtomicUsize,
-    closed: AtomicBool,
-}
-
-impl Panicking {
-    /// Makes one that is attached, with a task that is due after 5 ms.
-    fn on(timer: &ManualTimer, in_advance: bool, at_close: bool) -> Arc<Self> {
-        let driver = timer.driver();
-        let owner = Arc::new(Panicking {
-            shards: driver.shards(1, (), |(), plan| plan.wheel()),
-            in_advance: in_advance.into(),
-            at_close,
-            fired: AtomicUsize::new(0),
-            rounds: AtomicUsize::new(0),
-            closed: AtomicBool::new(false),
-        });
-        assert!(driver.attach(&owner, &owner.shards));
-        owner.shards.lock(0).insert(5, ()).unwrap();
-        owner
-    }
-}
-
-impl WheelOwner for Panicking {
-    fn advance(&self, shard: usize, now_tick: u64) -> Advanced {
-        assert!(!self.in_advance.swap(false, SeqCst), "in an advance");
-        let mut shard = self.shards.lock(shard);
-        let advanced = shard.advance(now_tick, usize::MAX, |task| task.take());
-        self.fired.fetch_add(advanced.fired, SeqCst);
-        advanced
-    }
-
-    fn round_over(self: Arc<Self>) {
-        self.rounds.fetch_add(1, SeqCst);
-    }
-
-    fn look(&self, shard: usize) -> ShardLook {
-        self.shards.look(shard)
-    }
-
-    fn timer_closed(self: Arc<Self>) {
-        assert!(!self.at_close, "at the close");
-        self.closed.store(true, SeqCst);
-    }
-}
-
 #[test]
 fn a_panic_ends_one_advance_of_a_manual_timer() {
     let timer = ManualTimer::new();
-    let owner = Panicking::on(&timer, true, false);
+    let owner = Owner::on(&timer.driver(), 1, &[At::FirstAdvance]);
+    owner.insert(0, 5);
     let advanced = catch_unwind(AssertUnwindSafe(|| timer.advance(SECOND)));
     assert!(advanced.is_err());
     assert_eq!(timer.now().as_nanos(), 5_000_000);
     // What other shards of it handed over by then is not kept back.
-    assert_eq!(owner.rounds.load(SeqCst), 1);
+    assert_eq!(owner.asked().rounds, 1);
     // The next one is a call of its own, and makes up for it.
     timer.advance(SECOND);
-    assert_eq!(owner.fired.load(SeqCst), 1);
+    assert_eq!(owner.asked().fired, 1);
     assert_eq!(timer.now().as_nanos(), 1_005_000_000);
 }
 
 #[test]
 fn a_panic_at_the_close_of_one_closes_the_others() {
     let timer = ManualTimer::new();
-    let owners = [true, false, true].map(|at_close| Panicking::on(&timer, false, at_close));
+    let panics: [&[At]; 3] = [&[At::Close], &[], &[At::Close]];
+    let owners = panics.map(|panics| Owner::on(&timer.driver(), 1, panics));
     let left = timer.schedule(SECOND, || ()).unwrap();
     assert_eq!(timer.shutdown(Duration::MAX).unfired.len(), 1);
-    let closed = owners.map(|owner| owner.closed.load(SeqCst));
+    let closed = owners.map(|owner| owner.asked().closed);
     assert_eq!((closed, timer.stats().panics), ([false, true, false], 2));
     assert!(!timer.cancel(left));
 }

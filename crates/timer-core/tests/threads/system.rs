@@ -6,9 +6,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-use timer_core::driver::{ShardLook, Shards, WheelOwner};
-
-use crate::support::*;
+use crate::{
+    owner::{At, Owner},
+    support::*,
+};
 
 /// Schedules a task that sends a value.
 fn send<V: Send + 'static>(timer: &Timer, after: Duration, to: &mpsc::Sender<V>, value: V) {
@@ -441,57 +442,19 @@ fn a_timer_without_threads_is_an_error() {
     assert!(said.is_ok_and(|said| said.contains("1 passed")));
 }
 
-/// The wheels of an owner whose first turn panics, and the end of each round.
-struct Panicking {
-    shards: Shards<TimingWheel<()>>,
-    turns: AtomicUsize,
-    fired: AtomicUsize,
-}
-
-impl WheelOwner for Panicking {
-    fn advance(&self, shard: usize, now_tick: u64) -> Advanced {
-        assert!(self.turns.fetch_add(1, SeqCst) > 0, "the first turn");
-        let mut shard = self.shards.lock(shard);
-        let advanced = shard.advance(now_tick, usize::MAX, |task| task.take());
-        self.fired.fetch_add(advanced.fired, SeqCst);
-        shard.advanced(advanced.next_due);
-        advanced
-    }
-
-    fn round_over(self: Arc<Self>) {
-        panic!("at the end of a round")
-    }
-
-    fn look(&self, shard: usize) -> ShardLook {
-        self.shards.look(shard)
-    }
-
-    fn timer_closed(self: Arc<Self>) {
-        self.fired.fetch_add(100, SeqCst);
-    }
-}
-
+/// So does the end of each round.
 #[test]
 fn a_turn_that_panicked_is_made_up_for() {
     let timer = SystemTimer::new().unwrap();
     let driver = timer.driver();
-    let shards = driver.shards(1, (), |(), plan| plan.wheel());
-    let owner = Arc::new(Panicking {
-        shards,
-        turns: 0.into(),
-        fired: 0.into(),
-    });
-    assert!(driver.attach(&owner, &owner.shards));
-    let mut shard = owner.shards.lock(0);
-    let deadline = driver.config.tick.deadline(driver.now_ns(), 5 * MS);
-    let due = shard.insert(deadline, ()).unwrap().due;
-    shard.work_at(due);
-    drop(shard);
-    while owner.fired.load(SeqCst) == 0 {
+    let owner = Owner::on(&driver, 1, &[At::FirstAdvance, At::RoundOver]);
+    owner.insert(0, driver.config.tick.deadline(driver.now_ns(), 5 * MS));
+    while owner.asked().fired == 0 {
         thread::yield_now(); // for ever, if its shard were not looked at again
     }
     timer.shutdown(Duration::MAX);
-    assert_eq!(owner.fired.load(SeqCst), 101, "told of the end");
+    let asked = owner.asked();
+    assert_eq!((asked.fired, asked.closed), (1, true));
     assert!(!driver.attach(&owner, &owner.shards));
 }
 
