@@ -104,10 +104,8 @@ fn callback_delay_ends_when_the_callback_begins() {
 /// The counts of a form are those of its own shards, not of the kernel.
 #[test]
 fn forms_count_events_delays_and_ends_at_once() {
-    let (timer, later) = (ManualTimer::new(), Later::default());
-    let builder = Watermarks::<u32>::builder("test").timer(&timer);
-    let values = builder.executor(later.clone()).build().unwrap();
-    let waits = values.waits();
+    let later = Later::default();
+    let (timer, waits, values) = watermarks_with::<u32>(|builder| builder.executor(later.clone()));
     for value in [5, 6] {
         values.advance(&1, value).unwrap();
     }
@@ -193,25 +191,6 @@ fn ages_and_times_are_those_of_each_wait() {
     replies.deliver(&1, ()).unwrap();
     assert_eq!(replies.waits().times().completed.sum_s(), 0.01);
     drop(reply);
-}
-
-#[test]
-fn a_wait_for_no_key_counts_as_refused_for_that() {
-    let (_timer, waits, values) = watermarks::<u32>();
-    let none = values.wait_for_each(&[], MINUTE);
-    assert_eq!(none.wait_blocking(), Err(WaitError::NoKeys));
-    assert_eq!(waits.stats().refused_no_keys, 1);
-}
-
-/// Neither a wait for a value nor a reply is checked.
-#[test]
-fn what_has_no_check_counts_none() {
-    let values = Watermarks::<u64>::new("values").unwrap();
-    drop(values.wait_for_each(&[(1, 5), (2, 5)], MINUTE));
-    assert_eq!(values.waits().stats().checks, 0);
-    let replies = ReplyScope::<()>::new("replies").unwrap();
-    assert!(replies.another().expect(MINUTE).is_ok());
-    assert_eq!(replies.waits().stats().checks, 0);
 }
 
 /// An observer that a wait of its key ends is timed as any other.

@@ -659,10 +659,7 @@ impl Executor for InPlace {
 #[test]
 fn jobs_that_an_executor_runs_in_place_need_no_stack() {
     on_a_small_stack(|| {
-        let waits: Waits = Purgatory::builder("test")
-            .executor(InPlace)
-            .build()
-            .unwrap();
+        let (_timer, waits): (_, Waits) = by_hand_with(|builder| builder.executor(InPlace));
         let keys: Vec<usize> = (0..20_000).collect();
         for _ in 0..16 {
             waits.park(never(), &keys, NEVER);

@@ -10,12 +10,7 @@ fn park_or_fail(waits: &Purgatory<u32>) -> anyhow::Result<()> {
 
 #[test]
 fn a_refusal_names_the_bound() {
-    let timer = ManualTimer::new();
-    let waits: Purgatory<u32> = Purgatory::builder("w")
-        .timer(&timer)
-        .max_parked(1)
-        .build()
-        .unwrap();
+    let (timer, waits): (_, Purgatory<u32>) = by_hand_with(|builder| builder.max_parked(1));
     let says = |watches: Watches<'_, u32>| {
         waits
             .try_complete_else_watch(never(), watches, NEVER)
@@ -40,58 +35,44 @@ fn a_refusal_names_the_bound() {
     assert_eq!(stats.checks, 3);
     let late = Purgatory::<u32>::builder("late").timer(&timer).build();
     assert!(matches!(late, Err(BuildError::Closed)));
-    let shards = Purgatory::<u32>::builder("shards")
-        .shards(3)
-        .build()
-        .unwrap_err();
+    let shards = Purgatory::<u32>::builder("shards").shards(3).build();
     let expected = "3 shards: not a power of two in 1..=256";
-    assert_eq!(shards.to_string(), expected);
+    assert_eq!(shards.unwrap_err().to_string(), expected);
 }
 
+/// Each in words of its own.
 #[test]
 fn an_outcome_says_why() {
-    let cancelled = |reason| Outcome::Cancelled(reason).to_string();
-    assert_eq!(Outcome::Completed.to_string(), "completed");
-    let expected = "cancelled: its purgatory or scope was dropped";
-    assert_eq!(cancelled(CancelReason::Dropped), expected);
-    let expected = "cancelled: its check panicked";
-    assert_eq!(cancelled(CancelReason::Panicked), expected);
-    let inside = WaitError::MustNotBlock.to_string();
-    assert_eq!(
-        inside,
-        "this thread must not block: it runs a check, a callback or a runtime's tasks, which the \
-         end of the wait may need"
-    );
-    let refused = WaitError::NoKeys.to_string();
-    assert_eq!(refused, "no watch key");
-}
-
-/// Each says in words of its own what it is.
-#[test]
-fn errors_of_forms_say_what_they_are() {
-    let over = CancelReason::EpochOver {
-        epoch: 0,
-        present: 1,
-    };
-    let below = CancelReason::BelowFloor {
-        members: 1,
-        floor: 2,
-    };
-    let told = [
+    let outcomes = [
+        (Completed, "completed"),
+        (DROPPED, "cancelled: its purgatory or scope was dropped"),
+        (PANICKED, "cancelled: its check panicked"),
+    ];
+    for (outcome, text) in outcomes {
+        assert_eq!(outcome.to_string(), text);
+    }
+    let (members, floor) = (1, 2);
+    let below = CancelReason::BelowFloor { members, floor };
+    let errors = [
+        WaitError::NoKeys,
+        WaitError::MustNotBlock,
         WaitError::Late,
         WaitError::NotExpected,
         WaitError::TooManyKeys { limit: 2 },
-        WaitError::Cancelled(over),
+        WaitError::Cancelled(epoch_over(0, 1)),
         WaitError::Cancelled(below),
     ];
     let texts = [
+        "no watch key",
+        "this thread must not block: it runs a check, a callback or a runtime's tasks, which the end \
+         of the wait may need",
         "a late reply: its request is over",
         "no reply is expected under this number",
         "the limit of 2 keys with a value is reached",
         "cancelled: its epoch 0 is over: epoch 1 has begun",
         "cancelled: too few replicas: 1, and the floor is 2",
     ];
-    assert_eq!(told.map(|error| error.to_string()), texts);
+    assert_eq!(errors.map(|error| error.to_string()), texts);
 }
 
 /// An epoch begins once: the error does not say that the key is in another.
@@ -109,35 +90,26 @@ fn an_epoch_that_begins_again_is_told_so() {
 
 #[test]
 fn refusals_are_limits_or_shutdowns_or_neither() {
-    use WaitError::{
-        AlreadyExpected, Cancelled, Closed, Full, KeyClosed, Late, NoKeys, NotExpected, OtherEpoch,
-        ScopeClosed, TooHeavy, TooManyKeys,
-    };
-    let (limit, weight) = (1, 2);
-    let closed = CancelReason::Closed("closed".into());
+    use WaitError::*;
+
     let shutdowns = [
         Closed,
         ScopeClosed,
         KeyClosed,
         Cancelled(CancelReason::Shutdown),
         Cancelled(CancelReason::Dropped),
-        Cancelled(closed),
+        Cancelled(CancelReason::Closed("closed".into())),
     ];
-    let requested = CancelReason::Requested("shut down".into());
-    let heavy = TooHeavy { weight, limit: 1 };
-    let limits = [Full { limit }, TooManyKeys { limit }];
+    let limits = [Full { limit: 1 }, TooManyKeys { limit: 1 }];
     let neither = [
-        heavy,
+        too_heavy(2, 1),
         Late,
         NoKeys,
         AlreadyExpected,
         NotExpected,
-        OtherEpoch {
-            named: 0,
-            present: 1,
-        },
+        other_epoch(0, 1),
         WaitError::Expired,
-        Cancelled(requested),
+        Cancelled(CancelReason::Requested("shut down".into())),
     ];
     let is = |reason: &WaitError| (reason.is_shutdown(), reason.is_busy());
     assert!(shutdowns.iter().all(|reason| is(reason) == (true, false)));

@@ -8,6 +8,12 @@ fn permits(limit: u64) -> (ManualTimer, Permits) {
     (timer, permits)
 }
 
+/// Why a request for so many is refused.
+#[track_caller]
+fn refused(permits: &Permits, weight: u64) -> WaitError {
+    over(&mut permits.acquire(weight, MINUTE)).unwrap_err()
+}
+
 /// What was used up comes back by a refill or a limit alone, and goes to the first in line.
 #[test]
 fn refill_serves_those_that_wait_in_order() {
@@ -82,11 +88,7 @@ fn what_a_refill_has_lent_goes_though_it_was_removed_and_added() {
         permits.refill(2);
         assert_eq!((permits.limit(), permits.free()), (2, 2));
         let heavy = permits.acquire(3, NEVER).try_take().ok();
-        let refused = WaitError::TooHeavy {
-            weight: 3,
-            limit: 2,
-        };
-        assert_eq!(heavy.map(Result::err), Some(Some(refused)));
+        assert_eq!(heavy.map(Result::err), Some(Some(too_heavy(3, 2))));
     }
 }
 
@@ -103,25 +105,15 @@ fn a_refill_lends_to_the_limit_until_the_next_one() {
     held.forget();
     permits.refill(2);
     assert_eq!((permits.limit(), permits.free()), (2, 2));
-    let (weight, limit) = (3, 2);
-    let too_heavy = WaitError::TooHeavy { weight, limit };
-    assert_eq!(over(&mut waits).unwrap_err(), too_heavy);
-    assert_eq!(
-        over(&mut permits.acquire(3, MINUTE)).unwrap_err(),
-        too_heavy
-    );
+    assert_eq!(over(&mut waits).unwrap_err(), too_heavy(3, 2));
+    assert_eq!(refused(&permits, 3), too_heavy(3, 2));
     // What is removed is of the own limit, and a refill of more lends the rest.
     permits.refill(5);
     assert_eq!(permits.remove(1), 1);
     assert_eq!((permits.limit(), permits.free()), (4, 4));
     permits.refill(1);
     assert_eq!((permits.limit(), permits.free()), (1, 1));
-    let (weight, limit) = (2, 1);
-    let too_heavy = WaitError::TooHeavy { weight, limit };
-    assert_eq!(
-        over(&mut permits.acquire(2, MINUTE)).unwrap_err(),
-        too_heavy
-    );
+    assert_eq!(refused(&permits, 2), too_heavy(2, 1));
     assert_eq!(permits.waits().stats().refused_too_heavy, 2);
     // All of them can be removed, and a new limit is its own.
     permits.refill(5);
@@ -146,22 +138,41 @@ fn permits_without_keys_have_one_line() {
     drop(held);
     drop(over(&mut next).unwrap());
     assert_nothing_waits(&permits.waits());
+    // So are keyed permits of that type: a resize brings back what was used up.
+    let keyed = Permits::<()>::keyed_builder("test")
+        .limit(5)
+        .build()
+        .unwrap();
+    keyed.try_acquire_for(&(), 5).unwrap().forget();
+    assert_eq!((keyed.limit(), keyed.free_for(&())), (0, 0));
+    keyed.resize(2);
+    assert_eq!(keyed.try_acquire_for(&(), 2).unwrap().weight(), 2);
 }
 
 #[test]
 fn no_permits_are_given_out_after_a_shutdown() {
-    let (_timer, permits) = permits(1);
+    let (_timer, permits) = permits(2);
     let held = permits.try_acquire(1).unwrap();
+    let lease = over(&mut permits.lease(1, MINUTE, MINUTE)).unwrap();
+    let mut lost = Box::pin(lease.lost());
+    assert!(poll(&mut lost).is_pending());
     let mut waits = permits.acquire(1, MINUTE);
     permits.waits().shutdown(SECOND);
     let shut_down = WaitError::Cancelled(CancelReason::Shutdown);
     assert_eq!(over(&mut waits).unwrap_err(), shut_down);
     assert!(permits.is_closed());
-    let refused = |weight| permits.acquire(weight, MINUTE).wait_blocking().unwrap_err();
-    assert_eq!(refused(1), WaitError::Closed);
-    drop(held); // free now, and given to nobody
-    assert_eq!(refused(1), WaitError::Closed);
-    assert_eq!(refused(2), WaitError::Closed, "more than the limit, too");
+    assert!(poll(&mut lost).is_ready() && lease.is_lost());
+    // Free now, and given to nobody.
+    assert_eq!(
+        (permits.free(), refused(&permits, 1)),
+        (1, WaitError::Closed)
+    );
+    drop(held);
+    assert_eq!(
+        (permits.free(), refused(&permits, 1)),
+        (2, WaitError::Closed)
+    );
+    assert_eq!(refused(&permits, 3), WaitError::Closed, "too heavy, too");
     assert!(permits.try_acquire(1).is_none());
 }
 
@@ -174,11 +185,7 @@ fn paused_and_used_up_permits_refuse_nothing() {
     let mut heavy = permits.acquire(3, MINUTE);
     assert!(poll(&mut waits).is_pending() && poll(&mut heavy).is_pending());
     permits.resize(2);
-    let too_heavy = WaitError::TooHeavy {
-        weight: 3,
-        limit: 2,
-    };
-    assert_eq!(over(&mut heavy).unwrap_err(), too_heavy);
+    assert_eq!(over(&mut heavy).unwrap_err(), too_heavy(3, 2));
     over(&mut waits).unwrap().forget();
     assert_eq!(permits.limit(), 0);
     let mut next = permits.acquire(2, MINUTE);
@@ -186,19 +193,6 @@ fn paused_and_used_up_permits_refuse_nothing() {
     assert!(poll(&mut next).is_pending());
     permits.refill(2);
     assert_eq!(over(&mut next).unwrap().weight(), 2);
-}
-
-/// Keyed permits whose keys have one value are those without keys: a resize brings back what was used
-/// up.
-#[test]
-fn used_up_permits_of_the_one_key_come_back() {
-    let timer = ManualTimer::new();
-    let permits = Permits::<()>::keyed_builder("test").timer(&timer).limit(5);
-    let permits = permits.build().unwrap();
-    permits.try_acquire_for(&(), 5).unwrap().forget();
-    assert_eq!((permits.limit(), permits.free_for(&())), (0, 0));
-    permits.resize(2);
-    assert_eq!(permits.try_acquire_for(&(), 2).unwrap().weight(), 2);
 }
 
 /// A permit names its line in the same word as its weight, if that is below 2^28.
@@ -298,17 +292,6 @@ fn time_to_live_begins_as_the_task_is_woken() {
     assert!(!next.is_lost());
     timer.advance(MS);
     assert!(next.is_lost());
-}
-
-#[test]
-fn shutdown_ends_leases() {
-    let (_timer, permits) = permits(1);
-    let lease = over(&mut permits.lease(1, MINUTE, MINUTE)).unwrap();
-    let mut lost = Box::pin(lease.lost());
-    assert!(poll(&mut lost).is_pending());
-    permits.waits().shutdown(SECOND);
-    assert!(poll(&mut lost).is_ready() && lease.is_lost());
-    assert_eq!(permits.free(), 1);
 }
 
 /// How late a lease is lost is no lateness of a wait: each of these has an outcome.

@@ -122,10 +122,7 @@ fn a_timeout_at_the_end_of_time_is_never_work() {
         assert_eq!(timer.next_due_in(), None);
         assert!(!timer.advance_to_next());
     }
-}
-
-#[test]
-fn timeout_at_never_waits_on_a_clock_at_its_end() {
+    // Nor is it on a clock at its end.
     let (timer, purgatory) = waiting();
     timer.advance(Duration::MAX);
     let never = Probe::parked(&purgatory, &["a"], Timeout::At(Moment::NEVER));
@@ -141,17 +138,11 @@ fn no_thread_waits_for_a_check_or_a_callback() {
     let (timer, purgatory): (_, Purgatory<&'static str, BoxedOperation>) = by_hand();
     let checking = Stop::new();
     let calling = Stop::armed();
-    let in_check = checking.clone();
     let in_callback = calling.clone();
-    let check = move || {
-        in_check.here();
-        false
-    };
     let (tell, told) = mpsc::channel();
     let tells = tell.clone();
-    let checked = when(check, move |outcome| {
-        tells.send(("checked", outcome)).unwrap()
-    });
+    let tells = move |outcome| tells.send(("checked", outcome)).unwrap();
+    let checked = when(false_at(&checking), tells);
     let checked = purgatory.park(checked, &["a"], MINUTE);
     let calls = purgatory.park(when(|| false, move |_| in_callback.here()), &["b"], MINUTE);
     let other = when(
@@ -242,13 +233,8 @@ fn shutdown_with_a_limit_reports_what_remains() {
     let purgatory: Purgatory<u32, BoxedOperation> = Purgatory::new("left").unwrap();
     let checking = Stop::new();
     let calling = Stop::armed();
-    let in_check = checking.clone();
     let in_callback = calling.clone();
-    let check = move || {
-        in_check.here();
-        false
-    };
-    purgatory.park(when(check, drop), &[1], MINUTE);
+    purgatory.park(when(false_at(&checking), drop), &[1], MINUTE);
     purgatory.park(when(|| false, move |_| in_callback.here()), &[2], MINUTE);
     checking.arm();
     let raising = purgatory.clone();

@@ -40,11 +40,9 @@ fn parked(sets: &Sets, value: u64) -> WaitFuture<u64> {
     wait
 }
 
-fn epoch_over(epoch: u64, present: u64) -> Result<u64, WaitError> {
-    Err(WaitError::Cancelled(CancelReason::EpochOver {
-        epoch,
-        present,
-    }))
+/// The end of a wait of epoch 1, as epoch 2 has begun.
+fn epoch_1_over() -> Option<Result<u64, WaitError>> {
+    Some(Err(WaitError::Cancelled(epoch_over(1, 2))))
 }
 
 #[test]
@@ -57,19 +55,14 @@ fn callback_of_an_epoch_is_called_for_that_alone() {
     };
     sets.park_in(&LOG, 1, 9, NEVER, tell(1)).unwrap();
     sets.set(&LOG, 2, [(0, 12)], Rule::all()).unwrap();
-    let over = CancelReason::EpochOver {
-        epoch: 1,
-        present: 2,
-    };
     let late = sets.park_in(&LOG, 1, 9, NEVER, tell(2)).unwrap_err();
-    let other = WaitError::OtherEpoch {
-        named: 1,
-        present: 2,
-    };
-    assert_eq!(late.reason, other);
+    assert_eq!(late.reason, other_epoch(1, 2));
     sets.park_in(&LOG, 2, 13, NEVER, tell(3)).unwrap();
     sets.report(&LOG, &0, 13).unwrap();
-    let ends = [(1, Outcome::Cancelled(over)), (3, Outcome::Completed)];
+    let ends = [
+        (1, Outcome::Cancelled(epoch_over(1, 2))),
+        (3, Outcome::Completed),
+    ];
     assert_eq!(*told.lock().unwrap(), ends);
 }
 
@@ -109,7 +102,7 @@ fn callbacks_call_back() {
     assert_eq!(sets.report(&LOG, &1, 7), Ok(1));
     assert_eq!(*outcomes.lock().unwrap(), [Outcome::Completed]);
     assert_eq!(ending(&mut next), Some(Ok(9)));
-    assert_eq!(ending(&mut last), Some(epoch_over(1, 2)));
+    assert_eq!(ending(&mut last), epoch_1_over());
     assert_eq!(sets.members(&LOG), [(3, 20)]);
 }
 
@@ -348,11 +341,8 @@ fn an_epoch_without_members_refuses_the_last_leader() {
     let (_timer, sets) = group(&[5, 5], Rule::all());
     let mut wait = parked(&sets, 9);
     assert_eq!(sets.set(&LOG, 2, [], Rule::all()), Ok(1));
-    assert_eq!(ending(&mut wait), Some(epoch_over(1, 2)));
-    let other = WaitError::OtherEpoch {
-        named: 1,
-        present: 2,
-    };
+    assert_eq!(ending(&mut wait), epoch_1_over());
+    let other = other_epoch(1, 2);
     assert_eq!(sets.report_in(&LOG, 1, &0, 9), Err(other.clone()));
     assert_eq!(sets.join_in(&LOG, 1, 0, 9), Err(other.clone()));
     assert_eq!(sets.leave_in(&LOG, 1, &0), Err(other.clone()));

@@ -92,34 +92,25 @@ fn the_end_of_a_stream_loses_no_reply() {
     assert_eq!(next(&mut at_once), None);
 }
 
+/// It is completed then: its client has not gone. One that is dropped is cancelled.
 #[test]
 fn a_stream_ends_with_the_reply_that_its_test_accepts() {
     let (_timer, waits_of, replies) = replies();
-    let stream = replies.expect_many(1, usize::MAX, SECOND).unwrap();
-    let mut stream = stream.until(|text| *text == "end");
+    let until_end = |key| {
+        let stream = replies.expect_many(key, usize::MAX, SECOND).unwrap();
+        stream.until(|text| *text == "end")
+    };
+    let mut stream = until_end(1);
+    let dropped = until_end(2);
     for text in ["one", "end", "behind"] {
         assert_eq!(replies.deliver(&1, text), Ok(()));
     }
-    assert_eq!(next(&mut stream), Some(Ok("one")));
-    assert_eq!(waits_of.len(), 1);
-    assert_eq!(next(&mut stream), Some(Ok("end")));
-    assert_nothing_waits(&waits_of);
+    assert_eq!(replies.deliver(&2, "end"), Ok(()));
+    assert_eq!((next(&mut stream), waits_of.len()), (Some(Ok("one")), 2));
+    assert_eq!((next(&mut stream), waits_of.len()), (Some(Ok("end")), 1));
     assert_eq!(replies.deliver(&1, "late"), Err("late"));
     assert_eq!(next(&mut stream), None);
-}
-
-/// Its client has not gone. One that is dropped is cancelled.
-#[test]
-fn a_stream_that_its_test_ends_is_completed() {
-    let (_timer, waits_of, replies) = replies();
-    let until_end = |stream: ReplyStream<_>| stream.until(|text| *text == "end");
-    let mut ends = until_end(replies.expect_many(1, 9, SECOND).unwrap());
-    let dropped = until_end(replies.expect_many(2, 9, SECOND).unwrap());
-    for key in [1, 2] {
-        assert_eq!(replies.deliver(&key, "end"), Ok(()));
-    }
-    assert_eq!(next(&mut ends), Some(Ok("end")));
-    drop((ends, dropped));
+    drop((stream, dropped));
     let stats = waits_of.stats();
     assert_eq!((stats.completed, stats.cancelled), (1, 1));
     assert_eq!(stats.cancelled_by_future_drop, 1);
@@ -148,16 +139,22 @@ fn a_dropped_stream_leaves_nothing() {
 /// The time of a subscription between two of its messages.
 #[test]
 fn a_stream_is_given_more_time_until_it_has_ended() {
-    let (timer, _, replies) = replies();
-    let mut stream = replies.expect_many(1, 2, SECOND).unwrap();
-    for _ in 0..3 {
-        timer.advance(SECOND - MS);
-        assert!(stream.reschedule(SECOND));
+    for by_key in [false, true] {
+        let (timer, _, replies) = replies();
+        let mut stream = replies.expect_many(1, 2, SECOND).unwrap();
+        let more = |stream: &ReplyStream<_>| match by_key {
+            true => replies.reschedule(&1, SECOND),
+            false => stream.reschedule(SECOND),
+        };
+        for _ in 0..3 {
+            timer.advance(SECOND - MS);
+            assert!(more(&stream));
+        }
+        assert!(waits(&mut stream) && !replies.reschedule(&2, SECOND));
+        timer.advance(SECOND);
+        assert!(!more(&stream));
+        assert_eq!(next(&mut stream), Some(Err(WaitError::Expired)));
     }
-    assert!(waits(&mut stream));
-    timer.advance(SECOND);
-    assert!(!stream.reschedule(SECOND));
-    assert_eq!(next(&mut stream), Some(Err(WaitError::Expired)));
 }
 
 /// Replies come every 40 ms and are taken every 150 ms: the server is never silent for 100 ms.
@@ -191,20 +188,6 @@ fn the_reader_of_a_connection_limits_the_silence() {
     let (number, _reply) = scope.expect(SECOND).unwrap();
     assert!(!scope.reschedule(number + 1, SECOND));
     assert!(!scope.another().reschedule(number, SECOND));
-}
-
-#[test]
-fn a_reply_is_rescheduled_by_its_key() {
-    let (timer, _, replies) = replies();
-    let mut stream = replies.expect_many(1, 2, SECOND).unwrap();
-    timer.advance(SECOND - MS);
-    assert!(replies.reschedule(&1, SECOND));
-    assert!(!replies.reschedule(&2, SECOND));
-    timer.advance(SECOND - MS);
-    assert!(waits(&mut stream));
-    timer.advance(MS);
-    assert!(!replies.reschedule(&1, SECOND));
-    assert_eq!(next(&mut stream), Some(Err(WaitError::Expired)));
 }
 
 #[test]

@@ -63,16 +63,11 @@ fn shutdown_waits_for_the_callback_of_an_operation_under_check() {
     let watch = when(|| false, move |outcome| operation.on_complete(outcome));
     purgatory.park(watch, &["b"], NEVER);
     let stop = Stop::new();
-    let held = stop.clone();
-    let check = move || {
-        held.here();
-        false
-    };
     let (returns, shutdown) = mpsc::channel();
     let (tells, seen) = mpsc::channel();
     // A shutdown that does not wait for this returns meanwhile.
     let then = move |_| tells.send(shutdown.recv_timeout(20 * MS)).unwrap();
-    purgatory.park(when(check, then), &["a"], NEVER);
+    purgatory.park(when(false_at(&stop), then), &["a"], NEVER);
 
     stop.arm();
     let signals = purgatory.clone();
@@ -97,12 +92,9 @@ fn shutdown_waits_for_no_callback_of_what_was_cancelled_before() {
     let (_timer, purgatory): (_, Purgatory<&str>) = by_hand();
     let checking = Stop::new();
     let calling = Stop::armed();
-    let (in_check, in_callback) = (checking.clone(), calling.clone());
-    let check = move || {
-        in_check.here();
-        false
-    };
-    purgatory.park(when(check, move |_| in_callback.here()), &["a"], NEVER);
+    let in_callback = calling.clone();
+    let operation = when(false_at(&checking), move |_| in_callback.here());
+    purgatory.park(operation, &["a"], NEVER);
     checking.arm();
     let signals = purgatory.clone();
     let event = thread::spawn(move || signals.check_and_complete(&"a"));
@@ -233,18 +225,6 @@ fn waits_for_late_callbacks(later: &Later, shutdown: impl Fn(Duration) -> usize 
     assert_eq!(closing.join().unwrap(), 0);
 }
 
-#[test]
-fn shutdown_of_a_form_counts_the_callbacks_that_are_late() {
-    let (timer, later) = (ManualTimer::new(), Later::default());
-    let builder = Watermarks::<u32>::builder("test").timer(&timer);
-    let values = builder.executor(later.clone()).build().unwrap();
-    let waits = values.waits();
-    for _ in 0..3 {
-        values.park(&1, 10, MINUTE, drop).unwrap();
-    }
-    waits_for_late_callbacks(&later, move |limit| waits.shutdown(limit));
-}
-
 /// Of permits leases end, too, and keys go: they are no waits, but it waits for them.
 #[test]
 fn shutdown_of_permits_counts_the_waits_alone() {
@@ -263,15 +243,19 @@ fn shutdown_of_permits_counts_the_waits_alone() {
     drop((futures, lost, leases));
 }
 
+/// A purgatory, and the waits of a form.
 #[test]
 fn shutdown_counts_the_callbacks_that_are_late() {
     let later = Later::default();
     let (_timer, purgatory): (_, Waiting) =
         by_hand_with(|builder| builder.executor(later.clone()).callbacks_on_executor());
+    let (_timer, waits, values) = watermarks_with(|builder| builder.executor(later.clone()));
     for _ in 0..3 {
         Probe::parked(&purgatory, &["a"], MINUTE);
+        values.park(&1, 10, MINUTE, drop).unwrap();
     }
     waits_for_late_callbacks(&later, move |limit| purgatory.shutdown(limit));
+    waits_for_late_callbacks(&later, move |limit| waits.shutdown(limit));
 }
 
 /// It is one callback that is under way, and not a shutdown.

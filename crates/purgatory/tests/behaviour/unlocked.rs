@@ -35,34 +35,25 @@ fn a_late_made_reply_is_dropped_unlocked() {
     });
 }
 
-/// A check that comes true beats a cancel that came meanwhile.
+/// A check that comes true beats a cancel that came meanwhile, and the first cancel beats another.
 #[test]
 fn a_beaten_cancels_reason_is_dropped_unlocked() {
     in_time(|| {
-        let (_timer, waits) = by_hand();
-        let inside = waits.clone();
-        park_checked(&waits, move |id| {
-            let reason = Reason::with("beaten", looks_into(&inside));
-            assert_eq!(inside.cancel(id, reason), ReachResult::UnderCheck);
-            true
-        });
-        assert_eq!(waits.check_and_complete(&1), 1);
-    });
-}
-
-#[test]
-fn a_second_cancels_reason_is_dropped_unlocked() {
-    in_time(|| {
-        let (_timer, waits) = by_hand();
-        let inside = waits.clone();
-        park_checked(&waits, move |id| {
-            assert_eq!(inside.cancel(id, "first"), ReachResult::UnderCheck);
-            let reason = Reason::with("second", looks_into(&inside));
-            assert_eq!(inside.cancel(id, reason), ReachResult::UnderCheck);
-            false
-        });
-        assert_eq!(waits.check_and_complete(&1), 0);
-        assert_eq!((waits.len(), waits.stats().cancelled), (0, 1));
+        for comes_true in [true, false] {
+            let (_timer, waits) = by_hand();
+            let inside = waits.clone();
+            park_checked(&waits, move |id| {
+                if !comes_true {
+                    assert_eq!(inside.cancel(id, "first"), ReachResult::UnderCheck);
+                }
+                let reason = Reason::with("beaten", looks_into(&inside));
+                assert_eq!(inside.cancel(id, reason), ReachResult::UnderCheck);
+                comes_true
+            });
+            assert_eq!(waits.check_and_complete(&1), usize::from(comes_true));
+            let cancelled = u64::from(!comes_true);
+            assert_eq!((waits.len(), waits.stats().cancelled), (0, cancelled));
+        }
     });
 }
 
@@ -70,10 +61,7 @@ fn a_second_cancels_reason_is_dropped_unlocked() {
 #[test]
 fn a_closed_keys_reason_is_dropped_unlocked() {
     in_time(|| {
-        let values = Watermarks::<u64>::builder("values")
-            .shards(1)
-            .build()
-            .unwrap();
+        let (_timer, _, values) = watermarks_with::<u64>(|builder| builder.shards(1));
         let inside = values.clone();
         let looks = OnDrop::new(move || assert_eq!(inside.value(&1), None));
         assert_eq!(values.close(&1, Reason::with("closed", looks)), 0);
@@ -81,6 +69,7 @@ fn a_closed_keys_reason_is_dropped_unlocked() {
     });
 }
 
+/// Or under check.
 #[test]
 fn a_closure_for_what_is_gone_is_dropped_unlocked() {
     in_time(|| {
@@ -88,22 +77,12 @@ fn a_closure_for_what_is_gone_is_dropped_unlocked() {
         let id = waits.park(never(), &[1], MINUTE);
         assert_eq!(waits.cancel(id, "gone"), ReachResult::Reached(()));
         let unused = looks_into(&waits);
-        assert!(matches!(
-            waits.with(id, move |_| drop(unused)),
-            ReachResult::Gone
-        ));
-    });
-}
-
-#[test]
-fn a_closure_for_what_is_held_is_dropped_unlocked() {
-    in_time(|| {
-        let (_timer, waits) = by_hand();
+        let reached = waits.with(id, move |_| drop(unused));
+        assert_eq!(reached, ReachResult::Gone);
         let inside = waits.clone();
         park_checked(&waits, move |id| {
             let unused = looks_into(&inside);
-            let reached = inside.with(id, move |_| drop(unused));
-            matches!(reached, ReachResult::UnderCheck)
+            inside.with(id, move |_| drop(unused)) == ReachResult::UnderCheck
         });
         assert_eq!(waits.check_and_complete(&1), 1);
     });
@@ -214,17 +193,6 @@ fn a_renewal_that_stalls_shortens_no_later_one() {
     });
 }
 
-#[test]
-fn the_clock_is_read_unlocked_as_all_are_cancelled() {
-    in_time(|| {
-        let waits: Waits = timed();
-        waits.park(never(), &[1], MINUTE);
-        let inside = waits.clone();
-        at_next_read(move || assert_eq!(inside.waiters(&1), 1));
-        assert_eq!(waits.cancel_all("over"), 1);
-    });
-}
-
 /// The panic is counted, and the end is not timed.
 #[test]
 fn a_clock_that_panics_leaves_no_operation_held() {
@@ -267,13 +235,15 @@ fn look_at_each_read(waits: Waits) {
     });
 }
 
+/// And for a snapshot.
 #[test]
-fn the_clock_is_read_unlocked_for_a_snapshot() {
+fn the_clock_is_read_unlocked_as_all_are_cancelled() {
     in_time(|| {
         let waits: Waits = timed();
         waits.park(never(), &[1], MINUTE);
         look_at_each_read(waits.clone());
         assert_eq!(waits.snapshot(1).oldest.len(), 1);
+        assert_eq!(waits.cancel_all("over"), 1);
         AT_NEXT_READ.set(None);
     });
 }

@@ -34,17 +34,6 @@ fn a_future_yields_its_value_and_wakes_its_task_once() {
     assert_empty(&waits);
 }
 
-/// A condition may give a bool.
-#[test]
-fn true_ends_a_wait_and_false_waits_on() {
-    let (timer, waits): (_, Waits) = by_hand();
-    assert_eq!(over(&mut waits.wait(&["a"], MS, || true)), Ok(()));
-    let mut never = waits.wait(&["a"], 10 * MS, || false);
-    assert_eq!(waits.check_and_complete(&"a"), 0);
-    timer.advance(10 * MS);
-    assert_eq!(over(&mut never), Err(WaitError::Expired));
-}
-
 #[test]
 #[should_panic(expected = "polled after it was over")]
 fn a_future_polled_after_it_was_ready_panics() {
@@ -66,30 +55,6 @@ fn a_future_is_given_more_time_until_it_is_over() {
     assert_eq!(over(&mut wait), Err(WaitError::Expired));
     assert!(!wait.reschedule(SECOND));
     assert!(!waits.wait(&["a"], SECOND, || Some(())).reschedule(SECOND)); // over at once
-}
-
-#[test]
-fn a_thread_waits_as_a_task_does() {
-    let waits: Waits = Purgatory::new("threads").unwrap();
-    let expired = waits.wait(&["a"], 2 * MS, || None::<u32>).wait_blocking();
-    assert_eq!(expired, Err(WaitError::Expired));
-    let shelf = Shelf::default();
-    let (parked, seen) = mpsc::channel();
-    let mut take = shelf.take();
-    let condition = move || {
-        let value = take();
-        parked.send(()).unwrap();
-        value
-    };
-    std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| waits.wait(&["a"], MINUTE, condition).wait_blocking());
-        seen.recv().unwrap(); // it has looked once
-        shelf.put(4);
-        while waits.check_and_complete(&"a") == 0 && !waiting.is_finished() {
-            std::thread::yield_now();
-        }
-        assert_eq!(waiting.join().unwrap(), Ok(4));
-    });
 }
 
 #[test]

@@ -114,6 +114,8 @@ fn wait_for_each_ends_with_the_last_or_the_first_failure() {
     assert_eq!(expires, Err(WaitError::Expired));
     let none = fails(watermarks.wait_for_each(&[], SECOND));
     assert_eq!(none, WaitError::NoKeys);
+    let stats = waits.stats();
+    assert_eq!((stats.refused_no_keys, stats.checks), (1, 0));
     assert_nothing_waits(&waits);
 }
 
@@ -390,11 +392,7 @@ fn calls_that_name_an_epoch_act_in_it_alone() {
             .unwrap()
             .is_some()
     );
-    let other = WaitError::OtherEpoch {
-        named: 6,
-        present: 7,
-    };
-    assert_eq!(votes.add_in(&"term", 6, 9), Err(other));
+    assert_eq!(votes.add_in(&"term", 6, 9), Err(other_epoch(6, 7)));
     assert_eq!(
         [votes.add_in(&"term", 7, 1), votes.add_in(&"term", 7, 1)],
         [Ok(0), Ok(1)]

@@ -42,6 +42,21 @@ pub fn requested(reason: &'static str) -> Outcome {
     Outcome::Cancelled(CancelReason::Requested(reason.into()))
 }
 
+/// The end of a wait in an epoch that is over.
+pub fn epoch_over(epoch: u64, present: u64) -> CancelReason {
+    CancelReason::EpochOver { epoch, present }
+}
+
+/// The refusal of a call that names an epoch which is not the present one.
+pub fn other_epoch(named: u64, present: u64) -> WaitError {
+    WaitError::OtherEpoch { named, present }
+}
+
+/// The refusal of a request for more permits than there are.
+pub fn too_heavy(weight: u64, limit: u64) -> WaitError {
+    WaitError::TooHeavy { weight, limit }
+}
+
 /// Creates a purgatory of [`Op`]s on a manual timer.
 pub fn waiting() -> (ManualTimer, Waiting) {
     by_hand()
@@ -335,6 +350,15 @@ impl metrics::Recorder for Records<'_> {
     }
     fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
         (self.histogram)()
+    }
+}
+
+/// A condition that never holds, and at which a test holds a thread.
+pub fn false_at(stop: &Stop) -> impl FnMut() -> bool + Send + 'static {
+    let stop = stop.clone();
+    move || {
+        stop.here();
+        false
     }
 }
 

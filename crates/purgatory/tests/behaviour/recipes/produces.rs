@@ -82,10 +82,7 @@ fn a_fetch_of_the_last_leader_acknowledges_nothing() {
     orders.lead(2, &[("b", 80), ("a", 80)]).unwrap();
     let mut produce = orders.produce(2, 100);
     assert_eq!(orders.fetched(2, "b", 100), Ok(0));
-    let late = Err(WaitError::OtherEpoch {
-        named: 1,
-        present: 2,
-    });
+    let late = Err(other_epoch(1, 2));
     assert_eq!(orders.fetched(1, "a", 100), late); // in the set
     assert_eq!(orders.fetched(1, "leader", 100), late); // and not in it
     assert!(poll(&mut produce).is_pending());
@@ -103,12 +100,7 @@ fn a_leader_that_was_replaced_takes_nobody_out() {
     orders
         .lead(2, &[("a", 9), ("leader", 9), ("b", 0)])
         .unwrap();
-    let late = || {
-        Err(WaitError::OtherEpoch {
-            named: 1,
-            present: 2,
-        })
-    };
+    let late = || Err(other_epoch(1, 2));
     assert_eq!(orders.shrink(2), Ok(0));
     timer.advance(10 * SECOND);
     assert_eq!(

@@ -31,12 +31,16 @@ fn a_pull_gets_messages_of_its_tag() {
     nothing_is_left(&broker.pulls);
 }
 
+fn locks() -> (ManualTimer, RowLocks) {
+    let timer = ManualTimer::new();
+    let rows = Permits::keyed_builder("rows").timer(&timer).build();
+    (timer, RowLocks::new(rows.unwrap()))
+}
+
 /// A waiter whose time is up is out of reach.
 #[test]
 fn a_lock_wait_that_expired_is_out_of_reach() {
-    let timer = ManualTimer::new();
-    let rows = Permits::keyed_builder("rows").timer(&timer).build();
-    let locks = RowLocks::new(rows.unwrap());
+    let (timer, locks) = locks();
     let held = got(&mut Box::pin(locks.lock("row", 1, SECOND)));
     let mut waits = Box::pin(locks.lock("row", 2, SECOND));
     assert_eq!(locks.dump(), [("row", 2, Some(1))]);
@@ -52,9 +56,7 @@ fn a_lock_wait_that_expired_is_out_of_reach() {
 /// A transaction that goes is not listed, and the next has the lock.
 #[test]
 fn a_transaction_that_goes_passes_its_lock_on() {
-    let timer = ManualTimer::new();
-    let rows = Permits::keyed_builder("rows").timer(&timer).build();
-    let locks = RowLocks::new(rows.unwrap());
+    let (_timer, locks) = locks();
     let held = got(&mut Box::pin(locks.lock("row", 1, SECOND)));
     let second = locks.lock("row", 2, SECOND);
     let mut third = Box::pin(locks.lock("row", 3, SECOND));

@@ -7,16 +7,21 @@ use super::{
     *,
 };
 
-#[test]
-fn edits_are_saved_once_when_quiet_and_at_shutdown() {
-    let (timer, saves) = by_hand();
-    let (disk, saved) = mpsc::channel();
-    let mut notes = Document {
+/// A document that is saved.
+fn notes(saves: &Purgatory<&'static str>) -> Document {
+    Document {
         name: "notes",
         unsaved: Arc::default(),
         saves: saves.clone(),
         pending: None,
-    };
+    }
+}
+
+#[test]
+fn edits_are_saved_once_when_quiet_and_at_shutdown() {
+    let (timer, saves) = by_hand();
+    let (disk, saved) = mpsc::channel();
+    let mut notes = notes(&saves);
     let edit = |notes: &mut Document, text| {
         let disk = disk.clone();
         notes.edit(text, move |text| disk.send(text).unwrap())
@@ -44,12 +49,7 @@ fn edits_are_saved_once_when_quiet_and_at_shutdown() {
 fn a_discarded_text_is_not_saved() {
     let (timer, saves, later) = manual_and_late();
     let (disk, saved) = mpsc::channel();
-    let mut notes = Document {
-        name: "notes",
-        unsaved: Arc::default(),
-        saves,
-        pending: None,
-    };
+    let mut notes = notes(&saves);
     assert!(notes.edit("secret", move |text| disk.send(text).unwrap()));
     timer.advance(2 * SECOND);
     assert!(notes.discard());
@@ -62,12 +62,7 @@ fn a_discarded_text_is_not_saved() {
 fn a_refused_text_stays_unless_a_due_save_takes_it() {
     let (timer, saves, later) = manual_and_late();
     let (disk, saved) = mpsc::channel();
-    let mut notes = Document {
-        name: "notes",
-        unsaved: Arc::default(),
-        saves: saves.clone(),
-        pending: None,
-    };
+    let mut notes = notes(&saves);
     let unsaved = notes.unsaved.clone();
     let mut edit = |text| {
         let disk = disk.clone();
