@@ -373,67 +373,6 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_leaves_the_request_of_an_event() {
-        let mut entry = entry(Some(7));
-        entry.parked_ns = 5;
-        assert_eq!(entry.check_out_for_sweep(4), None);
-        assert_eq!(entry.check_out_for_sweep(5), Some(7));
-        assert_eq!(entry.check_out_for_sweep(5), None);
-        assert!(entry.event_is_pending());
-        let after = entry.after_check(Verdict::Unsatisfied, false);
-        assert_eq!(after, AfterCheck::CheckAgain(Cause::Event));
-        let after = entry.after_check(Verdict::Unsatisfied, false);
-        assert_eq!(after, AfterCheck::Park);
-    }
-
-    #[test]
-    fn a_sweep_asks_nothing_of_what_has_no_condition_or_is_ending() {
-        let mut without = entry(Some(7));
-        without.unasked = UnaskedChecks::Never;
-        assert_eq!(without.check_out_for_sweep(0), None);
-        assert!(!without.is_held());
-
-        let mut ending = entry(Some(7));
-        assert_eq!(ending.expire_held(10), Some(7));
-        assert_eq!(ending.check_out_for_sweep(0), None);
-        assert!(!ending.event_is_pending(), "its last check may find a miss");
-    }
-
-    #[test]
-    fn entry_queued_for_last_check_is_held() {
-        let mut entry = entry(Some(7));
-        assert!(entry.has_last_check(true) && !entry.has_last_check(false));
-        assert_eq!(entry.expire_held(10), Some(7));
-        assert!(entry.is_held() && entry.is_ending());
-        let cancelled = Outcome::Cancelled(CancelReason::Shutdown);
-        assert_eq!(entry.claim(&cancelled), None);
-        let after = entry.after_check(Verdict::Unsatisfied, true);
-        let expires = AfterCheck::End(Outcome::Expired);
-        assert_eq!(after, expires, "the first request wins");
-    }
-
-    #[test]
-    fn entry_may_ask_for_a_last_check_itself() {
-        let mut entry = entry(Some(7));
-        entry.unasked = UnaskedChecks::Last;
-        assert!(entry.has_last_check(false));
-        assert_eq!(entry.expire_held(10), Some(7));
-        assert_eq!(entry.due_ns(), Some(10));
-        assert!(entry.is_held() && entry.is_ending());
-    }
-
-    #[test]
-    fn a_check_that_was_seen_is_another_than_the_next_one() {
-        let mut entry = entry(None);
-        entry.request_check();
-        assert_eq!(entry.check_seen_ns(3), Some(3));
-        assert_eq!(entry.check_seen_ns(5), Some(3));
-        let after = entry.after_check(Verdict::Unsatisfied, false);
-        assert_eq!(after, AfterCheck::CheckAgain(Cause::Event));
-        assert_eq!(entry.check_seen_ns(7), Some(7));
-    }
-
-    #[test]
     fn entry_is_no_larger_than_its_parts() {
         assert_eq!(size_of::<Option<Box<u64>>>(), 8);
         assert_eq!(size_of::<Entry<Box<u64>>>(), 8 + 8 + 12 + 8 + 8 + 4);
