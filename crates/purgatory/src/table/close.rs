@@ -49,9 +49,8 @@ impl<E: Engine> Table<E> {
     pub(crate) fn end_one(self: &Arc<Self>, handle: TimerHandle, outcome: &Outcome) -> bool {
         let call = self.frame.enter();
         let mut batch = self.batch();
-        let mut handle = handle;
-        let mut shard = self.lock_moved(&mut handle);
-        let is_ended = shard.end(&self.engine, handle.id(), outcome, &mut batch);
+        let (mut shard, at) = self.lock_moved(handle);
+        let is_ended = shard.end(&self.engine, at.id(), outcome, &mut batch);
         self.engine.settle(&mut shard, &mut batch);
         drop(shard);
         self.finish_all(&call, batch);
@@ -110,12 +109,11 @@ impl<E: Engine> Table<E> {
     /// Reschedules a wait: a new deadline, counted from now; false if it has ended.
     pub(crate) fn reschedule(&self, handle: TimerHandle, timeout: Timeout) -> bool {
         let arrival = self.arrival(timeout);
-        let mut handle = handle;
-        let mut shard = self.lock_moved(&mut handle);
-        if shard.get(handle.id()).is_none() {
+        let (mut shard, at) = self.lock_moved(handle);
+        if shard.get(at.id()).is_none() {
             return false;
         }
-        Self::schedule(&mut shard, handle, arrival);
+        Self::schedule(&mut shard, at, arrival);
         true
     }
 }

@@ -50,7 +50,7 @@ impl<E: Engine> Table<E> {
         let mut removed = shard.remove(at.id());
         if let Some(EntryState::Moved(forwarding)) = removed.as_ref().map(|entry| &entry.state) {
             drop(shard);
-            shard = self.lock_forwarded(forwarding, &mut at);
+            (shard, at) = self.lock_forwarded(forwarding);
             removed = shard.remove(at.id());
         }
         let Some(Entry { since_ns, state }) = removed else {
@@ -96,8 +96,7 @@ fn poll_where_it_is<'a, E: Yields<T>, T>(
     }
     // 1. Leave the waker, or take the answer.
     let first = pending.id.handle();
-    let mut at = first;
-    let mut shard = table.follow(shard, &mut at);
+    let (mut shard, at) = table.follow(shard, first);
     let mut ended = None;
     if let Some(last) = shard.waker_mut(at.id()) {
         mem::swap(last, &mut unused);

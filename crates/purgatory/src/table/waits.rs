@@ -41,36 +41,36 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// Locks the shard in which a wait is that may have moved; `at` names it there from then on.
-    pub(crate) fn lock_moved(&self, at: &mut TimerHandle) -> LockedShard<'_, E> {
+    /// Locks the shard in which a wait is that may have moved; returns its name there, too.
+    pub(super) fn lock_moved(&self, at: TimerHandle) -> (LockedShard<'_, E>, TimerHandle) {
         self.follow(self.lock(at.shard()), at)
     }
 
-    /// Locks the shard to which a wait has moved on from this one; `at` names it there from then on.
-    pub(crate) fn follow<'a>(
+    /// Locks the shard to which a wait has moved on from this one, if it has; returns its name there,
+    /// too.
+    pub(super) fn follow<'a>(
         &'a self,
         shard: LockedShard<'a, E>,
-        at: &mut TimerHandle,
-    ) -> LockedShard<'a, E> {
+        at: TimerHandle,
+    ) -> (LockedShard<'a, E>, TimerHandle) {
         let Some(forwarding) = shard.forwarding(at.id()).cloned() else {
-            return shard;
+            return (shard, at);
         };
         drop(shard);
-        self.lock_forwarded(&forwarding, at)
+        self.lock_forwarded(&forwarding)
     }
 
-    /// Locks the shard in which a wait is that has moved; `at` names it there from then on. It looks
-    /// again for each move that comes in between.
-    pub(crate) fn lock_forwarded(
+    /// Locks the shard in which a wait is that has moved; returns its name there, too. It looks again
+    /// for each move that comes in between.
+    pub(super) fn lock_forwarded(
         &self,
         forwarding: &Forwarding,
-        at: &mut TimerHandle,
-    ) -> LockedShard<'_, E> {
+    ) -> (LockedShard<'_, E>, TimerHandle) {
         loop {
-            *at = forwarding.place();
+            let at = forwarding.place();
             let shard = self.lock(at.shard());
-            if forwarding.place() == *at || failpoint!(MovedIsLookedForOnce) {
-                return shard;
+            if forwarding.place() == at || failpoint!(MovedIsLookedForOnce) {
+                return (shard, at);
             }
         }
     }
