@@ -262,14 +262,13 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         key: &Q,
         timeout: impl Into<Timeout>,
     ) -> usize {
-        let arrival = self.handle.table.arrival(timeout.into());
+        let table = &self.handle.table;
+        let arrival = table.arrival(timeout.into());
         let mut rescheduled = 0;
-        if let Some(waited) = self.handle.table.waited(key) {
-            self.handle
-                .table
-                .each_waiter(waited, |first_shard, handle| {
-                    rescheduled += usize::from(Core::reschedule_in(first_shard, handle, arrival));
-                });
+        if let Some(waited) = table.waited(key) {
+            table.each_waiter(waited, |first_shard, handle| {
+                rescheduled += usize::from(Core::reschedule_in(first_shard, handle, arrival));
+            });
         }
         rescheduled
     }

@@ -114,25 +114,22 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         let mut operations = Vec::new();
         let mut to_release = SmallVec::<[ToRelease<K>; 4]>::new();
         let mut under_check = Vec::new();
-        if let Some(waited) = self.handle.table.waited(key) {
-            self.handle
-                .table
-                .each_waiter(waited, |first_shard, handle| {
-                    match first_shard.take(handle) {
-                        ReachResult::Reached((operation, released)) => {
-                            operations.push(operation);
-                            to_release.push(released);
-                        }
-                        ReachResult::UnderCheck => {
-                            under_check.push(self.handle.table.frame.id(handle))
-                        }
-                        ReachResult::Gone => {}
+        let table = &self.handle.table;
+        if let Some(waited) = table.waited(key) {
+            table.each_waiter(waited, |first_shard, handle| {
+                match first_shard.take(handle) {
+                    ReachResult::Reached((operation, released)) => {
+                        operations.push(operation);
+                        to_release.push(released);
                     }
-                });
+                    ReachResult::UnderCheck => under_check.push(table.frame.id(handle)),
+                    ReachResult::Gone => {}
+                }
+            });
         }
         // 2. Release their watches, with nothing locked.
         for released in to_release {
-            self.handle.table.release_uncalled(released);
+            table.release_uncalled(released);
         }
         (operations, under_check)
     }

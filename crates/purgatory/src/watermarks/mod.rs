@@ -181,10 +181,8 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
 
     /// Returns the key's value; `None` if it was never advanced, or was removed. O(1).
     pub fn value<Q: KeyRef<K> + ?Sized>(&self, key: &Q) -> Option<V> {
-        self.handle
-            .table
-            .look(key, |mark| mark.value())
-            .map(V::from_rank)
+        let value = self.handle.table.look(key, |mark| mark.value());
+        value.map(V::from_rank)
     }
 
     /// Returns the epoch of the key's value: 0 until [one begins](Self::begin_epoch). `None`
