@@ -40,9 +40,9 @@ fn other_threads() -> Vec<String> {
     let others = threads.filter(|thread| Some(&*thread.file_name()) != own.file_name());
     let told = |line: &&str| line.starts_with("State") || line.contains("ctxt_switches");
     others
-        .map(|thread| {
-            let status = fs::read_to_string(thread.path().join("status")).unwrap();
-            status.lines().filter(told).collect()
+        .filter_map(|thread| {
+            let status = fs::read_to_string(thread.path().join("status")).ok()?; // else it has ended
+            Some(status.lines().filter(told).collect())
         })
         .collect()
 }
