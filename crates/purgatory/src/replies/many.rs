@@ -189,11 +189,15 @@ impl<V: Send + 'static> ReplyStream<V> {
         if let Some(end) = self.end.take() {
             end.abandon(outcome);
         }
-        let kept = (self.ended.take(), self.is_last.take());
-        let replies = mem::take(&mut self.buffer.buffered.lock().replies);
+        let mut ended = self.ended.take();
+        let mut is_last = self.is_last.take();
+        let mut replies = mem::take(&mut self.buffer.buffered.lock().replies);
+        let has_kept = ended.is_some() || is_last.is_some() || !replies.is_empty();
         // A model that fails has no queue any more as its threads' values are dropped.
-        if (!matches!(kept, (None, None)) || !replies.is_empty()) && !MODEL {
-            self.form.drop_in_turn(Box::new((kept, replies)));
+        if has_kept && !MODEL {
+            self.form.drop_in_turn(Box::new(move || {
+                ended.take().is_some() || is_last.take().is_some() || replies.pop_front().is_some()
+            }));
         }
     }
 

@@ -28,13 +28,19 @@ pub(crate) trait Yields<T>: Engine {
 
 /// A form, as a stream that has several answers of it drops what it has not yielded.
 pub(crate) trait DropsInTurn: Send + Sync {
-    /// Drops this in turn, so that a chain needs no stack.
-    fn drop_in_turn(&self, left: Box<dyn Send>);
+    /// Drops values in turn, so that a chain needs no stack. `drop_one` drops one of them, and returns
+    /// false once there is none; a panic reaches no other one.
+    fn drop_in_turn(&self, drop_one: Box<dyn FnMut() -> bool + Send>);
 }
 
 impl<E: Engine> DropsInTurn for Spaced<Arc<Table<E>>> {
-    fn drop_in_turn(&self, left: Box<dyn Send>) {
-        self.call_in_turn(&self.frame.enter(), || drop(left));
+    fn drop_in_turn(&self, mut drop_one: Box<dyn FnMut() -> bool + Send>) {
+        self.frame.enter().in_turn(self, move |table| {
+            let mut has_more = true;
+            while has_more {
+                table.frame.call(|| has_more = drop_one());
+            }
+        });
     }
 }
 

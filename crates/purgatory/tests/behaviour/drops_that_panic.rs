@@ -187,3 +187,15 @@ fn a_kept_reply_that_panics_is_counted() {
     assert_eq!(replies.waits().stats().panics, 2);
     assert_eq!(waits.stats().panics, 0);
 }
+
+/// Each of several.
+#[test]
+fn kept_replies_that_panic_are_counted_each() {
+    let replies = Replies::on(&ManualTimer::new(), "replies").unwrap();
+    let stream = replies.expect_many(1, 9, MINUTE).unwrap();
+    for _ in 0..2 {
+        assert!(replies.deliver(&1, panics_on_drop()).is_ok());
+    }
+    contained(|| drop(stream));
+    assert_eq!(replies.waits().stats().panics, 2);
+}
