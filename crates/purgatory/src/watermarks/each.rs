@@ -184,7 +184,9 @@ impl<K: WatchKey, V: WatermarkValue> AnswerOrigin<Vec<(K, V)>> for Each<K> {
         drop(state);
         self.give_up();
         self.table.call_in_turn(&call, || drop(waker));
-        self.table.call_in_turn(&call, || drop(keys));
+        for key in keys {
+            self.table.call_in_turn(&call, || drop(key));
+        }
         self.table.call_in_turn(&call, || drop(error));
     }
 

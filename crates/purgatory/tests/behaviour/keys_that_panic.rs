@@ -293,3 +293,24 @@ fn a_key_that_panics_as_its_request_is_answered_is_contained() {
         (Ok(7), 1)
     );
 }
+
+/// Each of the keys that a future has.
+#[test]
+fn several_keys_that_panic_as_they_are_dropped_are_contained() {
+    let panics = Arc::new(AtomicBool::new(false));
+    let (_timer, waits, values) = watermarks_with(|builder| builder);
+    let keys = [
+        (Undroppable(2, panics.clone()), 1),
+        (Undroppable(2, panics.clone()), 2),
+    ];
+    let each = values.wait_for_each(&keys, NEVER);
+    panics.store(true, SeqCst);
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(each))).is_ok());
+    panics.store(false, SeqCst);
+    assert_nothing_waits(&waits);
+    assert_eq!(
+        waits.stats().panics,
+        3,
+        "those of the future, and of the table"
+    );
+}
