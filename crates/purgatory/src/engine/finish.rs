@@ -88,6 +88,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if let Some(key) = to_release.emptied_key {
             self.drop_key_in(&call, key);
         }
+        if let Some(cold) = to_release.cold {
+            self.frame.call(|| drop(cold)); // an end that it is too late for has a reason of the user's
+        }
         self.common.return_place();
     }
 

@@ -314,3 +314,54 @@ fn several_keys_that_panic_as_they_are_dropped_are_contained() {
         "those of the future, and of the table"
     );
 }
+
+thread_local! {
+    /// Called by the comparisons of this thread's keys; they panic if it returns true.
+    static COMPARED: Cell<Option<Box<dyn Fn() -> bool>>> = const { Cell::new(None) };
+}
+
+/// A key whose `Eq` calls out.
+#[allow(
+    clippy::derived_hash_with_manual_eq,
+    reason = "equal keys have one hash"
+)]
+#[derive(Clone, Debug, Eq, Hash)]
+struct CallsOut(u32);
+
+impl PartialEq for CallsOut {
+    fn eq(&self, other: &Self) -> bool {
+        if COMPARED.take().is_some_and(|compared| compared()) {
+            resume_unwind(Box::new("compared")); // without a message
+        }
+        self.0 == other.0
+    }
+}
+
+/// The reason of a cancel that its parker was to carry out, and that panics as it is dropped.
+#[test]
+fn a_park_whose_last_key_panics_contains_the_reason_of_its_end() {
+    for first in 2.. {
+        let (_timer, waits): (_, Purgatory<CallsOut>) = by_hand_with(|builder| builder.shards(64));
+        waits.park(never(), &[CallsOut(1)], NEVER);
+        let cancels = waits.clone();
+        let cancel = move || {
+            let cancels = cancels.clone();
+            let (send, is_left) = mpsc::channel();
+            thread::spawn(move || {
+                let reason = Reason::with("late", OnDrop::new(|| panic!("dropped")));
+                let ended = cancels.cancel_for_key(&CallsOut(first), reason);
+                let _ = send.send(ended);
+            });
+            // For ever, if both keys lie in one shard, which is locked.
+            is_left.recv_timeout(SECOND) == Ok(0)
+        };
+        COMPARED.set(Some(Box::new(cancel)));
+        let keys = [first, 1].map(CallsOut);
+        let park = || waits.try_complete_else_watch(never(), &keys, NEVER);
+        if catch_unwind(AssertUnwindSafe(park)).is_ok() {
+            continue; // they do
+        }
+        assert_eq!((waits.len(), waits.stats().panics), (1, 1));
+        return;
+    }
+}
