@@ -657,3 +657,23 @@ fn expired_and_cancelled_waits_are_published_in_detail() {
         assert_eq!(ends, "\"cancelled\"} 3, \"completed\"} 0, \"expired\"} 0");
     }
 }
+/// A scrape handler that has the form alone asks for its timer each time.
+#[test]
+fn a_timer_is_published_by_each_handle_that_a_form_gives() {
+    let recorder = recorder();
+    let timer = SystemTimer::builder().name("asked").build().unwrap();
+    let waits: Purgatory<u32> = Purgatory::on(&timer, "waits").unwrap();
+    drop(timer);
+    metrics::with_local_recorder(&recorder, || {
+        for pending in 1..4 {
+            waits.park(when(|| false, drop), &[1], MINUTE * 60);
+            waits.timer().publish();
+            let timer = waits.timer();
+            timer.publish();
+            assert_told(
+                &recorder,
+                &format!("timer_pending{{timer=\"asked\"}} {pending}\n"),
+            );
+        }
+    });
+}

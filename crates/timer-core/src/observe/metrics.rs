@@ -265,7 +265,7 @@ type AllSeries = HashMap<(usize, SeriesName), Series>;
 #[derive(Debug, Default)]
 pub struct Published {
     part: OnceLock<Box<dyn HandsOver>>,
-    /// Set as the source ends: nothing is published any more.
+    /// Set as the source ends: nothing is published then, unless it [goes on](Published::resume).
     is_withdrawn: AtomicBool,
 }
 
@@ -276,6 +276,7 @@ type Read<'a> = &'a dyn Fn() -> Vec<Sample>;
 trait HandsOver: Send + Sync + fmt::Debug {
     fn publish(&self, of: &SourceName, in_detail: bool, read: Read<'_>);
     fn withdraw(&self, read: Read<'_>);
+    fn resume(&self);
 }
 
 /// What one source has published. Its address distinguishes sources of one name: it does not move.
@@ -288,7 +289,7 @@ struct State {
     series: AllSeries,
     /// A call has the series, and hands them over.
     is_publishing: bool,
-    /// Set as the source ends: nothing is published any more.
+    /// Set as the source ends: nothing is published then, unless it [goes on](Published::resume).
     is_withdrawn: bool,
     /// Set for good by the first call that publishes in detail.
     is_in_detail: bool,
@@ -310,11 +311,19 @@ impl Published {
     /// Publishes to every recorder that this was published to: what counters and histograms have
     /// counted since, and gauges without this source. Nothing but another such call publishes later:
     /// a source of which something still counts makes one when that is over, with no call beside it.
-    /// A call that is publishing now does this as it ends.
+    /// A call that is publishing now does this as it ends. Or the source [goes on](Self::resume).
     pub fn withdraw(&self, read: Read<'_>) {
         self.is_withdrawn.fetch_or(true, Ordering::AcqRel);
         if let Some(part) = self.part.get() {
             part.withdraw(read);
+        }
+    }
+
+    /// Goes on with a source that was withdrawn: it is published again.
+    pub(crate) fn resume(&self) {
+        self.is_withdrawn.store(false, Ordering::Release);
+        if let Some(part) = self.part.get() {
+            part.resume();
         }
     }
 }
@@ -359,6 +368,10 @@ impl HandsOver for Part {
         self.0.lock().is_withdrawn = true;
         self.withdraw_if_ended(read);
     }
+
+    fn resume(&self) {
+        self.0.lock().is_withdrawn = false;
+    }
 }
 
 impl Part {
@@ -387,10 +400,11 @@ impl Part {
             return;
         }
         let mut all = std::mem::take(&mut state.series);
-        drop(state);
         if all.is_empty() {
             return;
         }
+        state.is_publishing = true;
+        drop(state);
         // 2. The present state of the counters; the gauges go.
         let samples = read();
         for series in all.values_mut() {
@@ -403,7 +417,9 @@ impl Part {
             });
         }
         all.retain(|_, series| !matches!(series.to, Handle::Gauge(..)));
-        self.0.lock().series = all;
+        let mut state = self.0.lock();
+        state.series = all;
+        state.is_publishing = false;
     }
 }
 

@@ -294,6 +294,7 @@ impl TimerInner {
             name: self.driver.config.name.as_str().into(),
         };
         let published = &self.driver.published;
+        published.resume(); // the last handle before this one may have gone
         published.publish(&name, false, &|| read(self));
     }
 }

@@ -113,7 +113,8 @@ impl Timer {
     /// [`ManualTimer`](crate::ManualTimer) has no metrics of its own.
     ///
     /// Timers of one name share their series: counters add up, and so do gauges. When the last
-    /// handle is dropped, the timer's part of the gauges is removed.
+    /// handle is dropped, the timer's part of the gauges is removed. It comes back if a purgatory on the
+    /// timer gives another handle, and that publishes.
     ///
     /// ```
     /// use timer_core::{SystemTimer, Timer};
