@@ -141,9 +141,9 @@ impl Feed {
             match spawn_blocking(move || live.event()).await {
                 Ok(event) => drop(made.send_replace(Some(event.into()))),
                 Err(_) => {
-                    let (next, shown) = watch::channel(None);
-                    made = next;
-                    *self.latest() = shown;
+                    // Under the lock: a client that finds the last one closed starts another task.
+                    let mut latest = self.latest();
+                    (made, *latest) = watch::channel(None);
                 }
             }
             // 2. A slow event is followed by a longer pause.

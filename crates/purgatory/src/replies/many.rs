@@ -86,7 +86,8 @@ type IsLast<V> = Box<dyn FnMut(&V) -> bool + Send>;
 ///
 /// # Memory
 /// Replies that were not taken are kept, at most as many as the request may have. The stream takes
-/// one allocation, and that of its buffer.
+/// one allocation, and that of its buffer. Until it is dropped it keeps its form's memory, as a future
+/// does.
 #[must_use = "dropped, it ends the request"]
 pub struct ReplyStream<V: Send + 'static> {
     buffer: Arc<Buffer<V>>,
