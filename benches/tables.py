@@ -58,7 +58,7 @@ bytes-per-timer bytes-per-parked-1key-callback bytes-per-parked-1key-future byte
 COUNTED_ROWS = {
     "instructions": """park-complete-1key-callback acks-all-1t-callback acks-all-1t-future replica-set-3 permits-queue
                        queue-insert-remove""".split(),
-    "by_hand": ["park-complete-1key-future", "replies-1t"],
+    "by_hand": ["park-complete-1key-callback", "park-complete-1key-future", "replies-1t"],
     "lines": ["park, one key", "event, one waiter", "advance, one waiter", "`expect` and first poll", "`deliver`",
               "last poll", "cancel, by id", "expire, 512 at once", "park, three keys", "event, three keys"],
 }
