@@ -41,13 +41,23 @@ enum Boxed {
 }
 
 /// `DelayedOperation` with a callback that a box can call.
-trait Erased: DelayedOperation + Any {
+trait Erased: DelayedOperation {
     fn end(self: Box<Self>, outcome: Outcome);
+    fn as_any(&mut self) -> &mut dyn Any;
+    fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
 impl<O: DelayedOperation> Erased for O {
     fn end(self: Box<Self>, outcome: Outcome) {
         (*self).on_complete(outcome);
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
     }
 }
 
@@ -82,7 +92,7 @@ impl BoxedOperation {
     /// ```
     pub fn downcast_mut<T: DelayedOperation>(&mut self) -> Option<&mut T> {
         match &mut self.boxed {
-            Boxed::Operation(operation) => <dyn Any>::downcast_mut(&mut **operation),
+            Boxed::Operation(operation) => operation.as_any().downcast_mut(),
             Boxed::Wait(_) => None,
         }
     }
@@ -97,7 +107,7 @@ impl BoxedOperation {
             return Err(self);
         }
         match self.boxed {
-            Boxed::Operation(operation) => match <Box<dyn Any>>::downcast(operation) {
+            Boxed::Operation(operation) => match operation.into_any().downcast() {
                 Ok(operation) => Ok(*operation),
                 Err(_) => unreachable!("its type was compared"),
             },
