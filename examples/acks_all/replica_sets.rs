@@ -51,9 +51,9 @@ impl AcksAll for InSyncSets {
         let sets = &self.sets;
         let key = request.partition().key;
         let end = request.partition().append(record, |end| {
-            _ = sets.report_in(&key, end.epoch, &Leader, end.offset);
+            _ = sets.in_epoch(&key, end.epoch).report(&Leader, end.offset);
         });
-        let wait = sets.wait_for_in(&key, end.epoch, end.offset, timeout);
+        let wait = sets.in_epoch(&key, end.epoch).wait_for(end.offset, timeout);
         request.answer_by(async move { answer(wait.await) }, end);
     }
 
@@ -61,17 +61,21 @@ impl AcksAll for InSyncSets {
         // The event: it completes the produces that the watermark has reached.
         let LogEnd { epoch, offset } = has;
         let member = Follower(follower);
-        match self.sets.report_in(&from.key, epoch, &member, offset) {
+        let led = self.sets.in_epoch(&from.key, epoch);
+        match led.report(&member, offset) {
             // One that fell out is let in again once it has caught up.
-            Err(WaitError::NoMember) => from.in_order(|present| {
-                present == epoch && self.sets.join(&from.key, member, offset).is_ok()
-            }),
+            Err(WaitError::NoMember) => {
+                from.in_order(|present| present == epoch && led.join(member, offset).is_ok())
+            }
             reported => reported.is_ok(),
         }
     }
 
     fn falls_out(&self, of: &Partition, follower: usize) -> usize {
-        of.in_order(|_| self.sets.leave(&of.key, &Follower(follower)).unwrap_or(0))
+        of.in_order(|epoch| {
+            let led = self.sets.in_epoch(&of.key, epoch);
+            led.leave(&Follower(follower)).unwrap_or(0)
+        })
     }
 
     fn change_leader(&self, of: &Partition) -> Change {

@@ -27,6 +27,7 @@ const PUBLIC: [Public; 3] = [
             "BoxedOperation",
             "Builder",
             "CancelReason",
+            "InEpoch",
             "Lease",
             "Monitor",
             "OperationId",

@@ -131,12 +131,13 @@ impl Live {
     /// first look of either that found it behind.
     ///
     /// ```
+    /// use std::time::Duration;
     /// use purgatory::{ReplicaSets, Rule};
     /// use purgatory_live::Live;
     ///
     /// let logs: ReplicaSets<&str, &str> = ReplicaSets::new("produce")?;
     /// logs.set(&"orders-0", 0, [("leader", 42), ("a", 40)], Rule::all())?;
-    /// let produce = logs.wait_for(&"orders-0", 42, std::time::Duration::from_secs(30));
+    /// let produce = logs.in_epoch(&"orders-0", 0).wait_for(42, Duration::from_secs(30));
     /// let live = Live::new().replica_sets(&logs);
     /// assert!(live.event().contains(r#""member":"\"a\"","value":"40""#));
     /// # drop(produce);

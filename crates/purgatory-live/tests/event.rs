@@ -144,10 +144,14 @@ fn members_that_lag_are_named() {
         let members = [(1, 42), (2, 40), (3, 41)];
         logs.set(&group, 0, members, Rule::all()).unwrap();
     }
-    let held_back = logs.wait_for(&"orders", 42, Duration::from_secs(3600));
-    let above = logs.wait_for(&"caught up", 43, Duration::from_secs(3600));
+    let held_back = logs
+        .in_epoch(&"orders", 0)
+        .wait_for(42, Duration::from_secs(3600));
+    let above = logs
+        .in_epoch(&"caught up", 0)
+        .wait_for(43, Duration::from_secs(3600));
     for member in [2, 3] {
-        logs.report(&"caught up", &member, 42).unwrap();
+        logs.in_epoch(&"caught up", 0).report(&member, 42).unwrap();
     }
 
     // Of groups that writes wait for: who lags, the last first, and for how long.
@@ -167,7 +171,7 @@ fn members_that_lag_are_named() {
     timer.advance(Duration::from_secs(5));
     assert_eq!(lagging(), orders(5.0));
     for member in [2, 3] {
-        logs.report(&"orders", &member, 42).unwrap();
+        logs.in_epoch(&"orders", 0).report(&member, 42).unwrap();
     }
     assert_eq!(lagging(), json!([]));
     drop((held_back, above));
@@ -179,7 +183,7 @@ fn list_of_lagging_members_is_limited() {
     let logs: ReplicaSets<&str, u64> = ReplicaSets::on(&timer, "produce").unwrap();
     logs.set(&"orders", 0, (0..10).map(|at| (at, at)), Rule::all())
         .unwrap();
-    let wait = logs.wait_for(&"orders", 9, MS);
+    let wait = logs.in_epoch(&"orders", 0).wait_for(9, MS);
     let event = event(&Live::new().replica_sets(&logs));
     let group = &event["purgatories"][0]["lagging"][0];
     assert_eq!(group["group"], "\"orders\"");

@@ -7,6 +7,7 @@
 //! stores it in the same lock hold, which is the only one. What that ends is finished with nothing
 //! locked.
 
+mod in_epoch;
 mod set;
 
 use std::{marker::PhantomData, time::Duration};
@@ -17,15 +18,14 @@ pub use self::set::Rule;
 use self::set::Set;
 use crate::{
     builder::Builder,
-    error::{Refused, WaitError},
-    operation::{CancelReason, OperationId, Outcome, Timeout, opaque},
+    error::WaitError,
+    operation::{CancelReason, opaque},
     reason::Reason,
     settings::{Form, Settings},
     table::handle::Handle,
-    wait::WaitFuture,
     waits::Waits,
     watches::{KeyRef, ToKey, WatchKey},
-    watermarks::{self, Beside, Callback, Epoch, Values, WatermarkValue, rank},
+    watermarks::{self, Beside, Epoch, Values, WatermarkValue, rank},
 };
 
 /// Groups of replicas whose members report values: log ends, flushed offsets. A write waits until
@@ -35,12 +35,13 @@ use crate::{
 /// for, in the set and epoch of its time, has reported the value. A group has one *watermark*, the
 /// derived value. It never goes back, so what was acknowledged stays so:
 ///
-/// - A member that [joins](Self::join) has to have reached the watermark, and the leader's log end
+/// - A member that [joins](crate::InEpoch::join) has to have reached the watermark, and the leader's log end
 ///   at which the epoch began. Until then it catches up outside of the set.
-/// - A member that [leaves](Self::leave) holds nothing back any more. Below the
+/// - A member that [leaves](crate::InEpoch::leave) holds nothing back any more. Below the
 ///   [floor](Rule::floor) nothing is acknowledged.
 /// - A new epoch, with its leader and [another set](Self::set) or [the present
-///   one](Self::begin_epoch), cancels the waits of the last.
+///   one](Self::begin_epoch), cancels the waits of the last. Who reports, changes the set or waits
+///   [names the epoch](Self::in_epoch): what was heard in another one is refused.
 ///
 /// This is a handle: clones share the groups. Dropping the last handle cancels all waits.
 ///
@@ -50,15 +51,16 @@ use crate::{
 ///
 /// let logs = ReplicaSets::new("produce")?;
 /// let in_sync = [("leader", 41), ("a", 41), ("b", 40)];
-/// logs.set(&"orders-0", 0, in_sync, Rule::all().floor(2))?;
-/// let produce = logs.wait_for(&"orders-0", 42, Duration::from_secs(30));
-/// logs.report(&"orders-0", &"leader", 42)?;
-/// logs.report(&"orders-0", &"a", 42)?;
+/// logs.set(&"orders-0", 1, in_sync, Rule::all().floor(2))?;
+/// let orders = logs.in_epoch(&"orders-0", 1);
+/// let produce = orders.wait_for(42, Duration::from_secs(30));
+/// orders.report(&"leader", 42)?;
+/// orders.report(&"a", 42)?;
 /// assert_eq!(logs.watermark(&"orders-0"), Some(40)); // "b" has no more
-/// assert_eq!(logs.leave(&"orders-0", &"b")?, 1); // it falls out of the set
+/// assert_eq!(orders.leave(&"b")?, 1); // it falls out of the set
 /// assert_eq!(produce.wait_blocking(), Ok(42));
-/// assert!(logs.join(&"orders-0", "b", 40).is_err()); // it has to catch up first
-/// logs.join(&"orders-0", "b", 42)?;
+/// assert!(orders.join("b", 40).is_err()); // it has to catch up first
+/// orders.join("b", 42)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -149,8 +151,7 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     /// first entry. The watermark stays where it was, or rises to what the members have. The waits of
     /// the last epoch are cancelled as by
     /// [`Watermarks::begin_epoch`](crate::Watermarks::begin_epoch), whatever the members have: a record
-    /// of this leader may be another one than theirs. Waits that were parked before the first `set`
-    /// belong to epoch 0: only a `set` of that takes them on.
+    /// of this leader may be another one than theirs.
     ///
     /// O(members²), and O(n) for n waits under the lock.
     ///
@@ -174,12 +175,11 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
             ranked.push((member, rank(value)));
         }
         let set = Set::new(rule, ranked)?;
-        // 2. The set, its epoch and its watermark, in one lock hold. A first epoch of 0 is that of the
-        //    waits that are there. The members of the last set, or of a refused one, are dropped
-        //    unlocked.
+        // 2. The set, its epoch and its watermark, in one lock hold. The members of the last set, or of
+        //    a refused one, are dropped unlocked.
         let next = Epoch {
             number: epoch,
-            keeps_waits: epoch == 0,
+            keeps_waits: false,
             beside: Box::new(set),
         };
         let table = &self.handle.table;
@@ -204,7 +204,7 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     ///
     /// let logs = ReplicaSets::new("produce")?;
     /// logs.set(&"orders-0", 1, [("a", 42), ("b", 40), ("c", 41)], Rule::all())?;
-    /// let old = logs.wait_for(&"orders-0", 42, Duration::from_secs(30));
+    /// let old = logs.in_epoch(&"orders-0", 1).wait_for(42, Duration::from_secs(30));
     /// logs.begin_epoch(&"orders-0", 2, &"b", 40)?; // "b" is elected
     /// let over = CancelReason::EpochOver { epoch: 1, present: 2 };
     /// assert_eq!(old.wait_blocking(), Err(WaitError::Cancelled(over)));
@@ -243,161 +243,6 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         })
     }
 
-    /// Lets a member into the set, which has reported `value`. Returns how many waits this
-    /// completed: some if the set was below its floor, or if a majority needs no more members now.
-    ///
-    /// Where a controller keeps the set, too, let the member in *before* you tell it: once the
-    /// controller may elect the member, nothing is to be acknowledged without it.
-    ///
-    /// # Errors
-    /// [`Behind`](WaitError::Behind), and by how much, below the watermark or the start of the
-    /// epoch; [`IsMember`](WaitError::IsMember), [`NoGroup`](WaitError::NoGroup).
-    pub fn join<Q: ToKey<G> + ?Sized>(
-        &self,
-        group: &Q,
-        member: M,
-        value: V,
-    ) -> Result<usize, WaitError> {
-        let value = rank(value);
-        let mut member = Some(member); // a refused one is dropped unlocked
-        self.change(group, None, |set, watermark| {
-            set.join(&mut member, value, watermark)
-        })
-    }
-
-    /// Lets a member into the set, as [`join`](Self::join) does, if the group is in this epoch: what
-    /// it has of an earlier leader's log may not be in this one's.
-    ///
-    /// ```
-    /// use purgatory::{ReplicaSets, Rule, WaitError};
-    ///
-    /// let logs = ReplicaSets::new("produce")?;
-    /// logs.set(&"orders-0", 2, [("leader", 42)], Rule::all())?;
-    /// let late = WaitError::OtherEpoch { named: 1, present: 2 };
-    /// assert_eq!(logs.join_in(&"orders-0", 1, "a", 42), Err(late));
-    /// logs.join_in(&"orders-0", 2, "a", 42)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`OtherEpoch`](WaitError::OtherEpoch) in another epoch. Otherwise as [`join`](Self::join).
-    pub fn join_in<Q: ToKey<G> + ?Sized>(
-        &self,
-        group: &Q,
-        epoch: u64,
-        member: M,
-        value: V,
-    ) -> Result<usize, WaitError> {
-        let value = rank(value);
-        let mut member = Some(member); // a refused one is dropped unlocked
-        self.change(group, Some(epoch), |set, watermark| {
-            set.join(&mut member, value, watermark)
-        })
-    }
-
-    /// Takes a member out of the set. Returns how many waits this completed: what it alone had held
-    /// back is acknowledged by the others, but not below the [floor](Rule::floor).
-    ///
-    /// Where a controller keeps the set, too, take the member out *after* that has agreed: until then
-    /// it may elect the member, which lacks what the others acknowledge. By [majority](Rule::majority)
-    /// only one member leaves or joins at a time, as an entry of the log, and the next one after the
-    /// entry is acknowledged ([Raft, section 4.1][raft]): the members that are left after two may all
-    /// lack a record.
-    ///
-    /// [raft]: https://github.com/ongardie/dissertation
-    ///
-    /// # Errors
-    /// [`NoMember`](WaitError::NoMember), [`NoGroup`](WaitError::NoGroup).
-    pub fn leave<Q: ToKey<G> + ?Sized>(&self, group: &Q, member: &M) -> Result<usize, WaitError> {
-        let mut gone = None; // it is dropped unlocked
-        self.change(group, None, |set, watermark| {
-            set.leave(member, &mut gone, watermark)
-        })
-    }
-
-    /// Takes a member out of the set, as [`leave`](Self::leave) does, if the group is in this epoch: a
-    /// leader that was replaced may have seen it lag, and the set of the next leader needs it.
-    ///
-    /// ```
-    /// use purgatory::{ReplicaSets, Rule, WaitError};
-    ///
-    /// let logs = ReplicaSets::new("produce")?;
-    /// logs.set(&"orders-0", 2, [("leader", 42), ("a", 40)], Rule::all())?;
-    /// let late = WaitError::OtherEpoch { named: 1, present: 2 };
-    /// assert_eq!(logs.leave_in(&"orders-0", 1, &"a"), Err(late));
-    /// logs.leave_in(&"orders-0", 2, &"a")?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`OtherEpoch`](WaitError::OtherEpoch) in another epoch. Otherwise as [`leave`](Self::leave).
-    pub fn leave_in<Q: ToKey<G> + ?Sized>(
-        &self,
-        group: &Q,
-        epoch: u64,
-        member: &M,
-    ) -> Result<usize, WaitError> {
-        let mut gone = None; // it is dropped unlocked
-        self.change(group, Some(epoch), |set, watermark| {
-            set.leave(member, &mut gone, watermark)
-        })
-    }
-
-    /// Replaces a member by another that has reported `value`, in one step. Returns how many waits
-    /// this completed.
-    ///
-    /// By [majority](Rule::majority) this is two changes, of which each is to be an entry of the log:
-    /// [`leave`](Self::leave), then [`join`](Self::join). A majority of the old set and one of the new
-    /// may have no member in common.
-    ///
-    /// # Errors
-    /// As [`leave`](Self::leave) for the one and [`join`](Self::join) for the other. Nothing was
-    /// changed then.
-    pub fn replace<Q: ToKey<G> + ?Sized>(
-        &self,
-        group: &Q,
-        old: &M,
-        new: M,
-        value: V,
-    ) -> Result<usize, WaitError> {
-        let value = rank(value);
-        let mut new = Some(new); // and then the old one, which is dropped unlocked
-        self.change(group, None, |set, watermark| {
-            set.replace(old, &mut new, value, watermark)
-        })
-    }
-
-    /// Replaces a member by another, as [`replace`](Self::replace) does, if the group is in this epoch: a
-    /// leader that was replaced itself takes nobody out of the set of the next one.
-    ///
-    /// ```
-    /// use purgatory::{ReplicaSets, Rule, WaitError};
-    ///
-    /// let logs = ReplicaSets::new("produce")?;
-    /// logs.set(&"orders-0", 2, [("leader", 42), ("a", 42)], Rule::all())?;
-    /// let late = WaitError::OtherEpoch { named: 1, present: 2 };
-    /// assert_eq!(logs.replace_in(&"orders-0", 1, &"a", "b", 42), Err(late));
-    /// logs.replace_in(&"orders-0", 2, &"a", "b", 42)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`OtherEpoch`](WaitError::OtherEpoch) in another epoch. Otherwise as [`replace`](Self::replace).
-    pub fn replace_in<Q: ToKey<G> + ?Sized>(
-        &self,
-        group: &Q,
-        epoch: u64,
-        old: &M,
-        new: M,
-        value: V,
-    ) -> Result<usize, WaitError> {
-        let value = rank(value);
-        let mut new = Some(new); // and then the old one, which is dropped unlocked
-        self.change(group, Some(epoch), |set, watermark| {
-            set.replace(old, &mut new, value, watermark)
-        })
-    }
-
     /// Changes the rule of the set, as `min.insync.replicas` of a live topic is changed. Returns how many
     /// waits this completed: a laxer rule may acknowledge more. A stricter one holds the watermark where
     /// it is until the members have what it asks for, and the waits go on.
@@ -411,7 +256,7 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     ///
     /// let logs = ReplicaSets::new("produce")?;
     /// logs.set(&"orders-0", 1, [("leader", 42)], Rule::all().floor(2))?;
-    /// let produce = logs.wait_for(&"orders-0", 42, Duration::from_secs(30));
+    /// let produce = logs.in_epoch(&"orders-0", 1).wait_for(42, Duration::from_secs(30));
     /// assert_eq!(logs.set_rule(&"orders-0", Rule::all())?, 1); // the leader suffices
     /// assert_eq!(produce.wait_blocking(), Ok(42));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -429,49 +274,8 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         })
     }
 
-    /// Records what a member has in the present epoch. Returns how many waits this completed.
-    ///
-    /// One lock, O(members) under it, and what an [advance](crate::Watermarks::advance) of the
-    /// watermark costs if it rises. Inside a callback this returns 0; the waits complete behind
-    /// the [outermost call](crate::guide::your_code).
-    ///
-    /// # Errors
-    /// [`NoMember`](WaitError::NoMember) for a member that is not in the set;
-    /// [`Behind`](WaitError::Behind) for one that has less than the watermark, if it had more or
-    /// the rule asks for [all](Rule::all): it has lost what was acknowledged. It counts as it says, so
-    /// nothing more is acknowledged by all before it has left or caught up. A minority that is slow
-    /// is no error.
-    pub fn report<Q: ToKey<G> + ?Sized>(
-        &self,
-        group: &Q,
-        member: &M,
-        value: V,
-    ) -> Result<usize, WaitError> {
-        let value = rank(value);
-        self.change(group, None, |set, watermark| {
-            set.report(member, value, watermark)
-        })
-    }
-
-    /// Records what a member has, as [`report`](Self::report) does, if the group is in this epoch:
-    /// a report of an earlier leader's log may come late.
-    ///
-    /// # Errors
-    /// [`OtherEpoch`](WaitError::OtherEpoch) in another epoch. Otherwise as [`report`](Self::report).
-    pub fn report_in<Q: ToKey<G> + ?Sized>(
-        &self,
-        group: &Q,
-        epoch: u64,
-        member: &M,
-        value: V,
-    ) -> Result<usize, WaitError> {
-        let value = rank(value);
-        self.change(group, Some(epoch), |set, watermark| {
-            set.report(member, value, watermark)
-        })
-    }
-
-    /// Changes a set by what it makes of the watermark, and advances that in the same lock hold.
+    /// Changes a set by what it makes of the watermark, and advances that in the same lock hold. In an
+    /// epoch, if one is named.
     #[inline]
     fn change<Q: ToKey<G> + ?Sized>(
         &self,
@@ -508,9 +312,10 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     ///
     /// let logs = ReplicaSets::new("produce")?;
     /// logs.set(&"orders-0", 1, [("leader", 42), ("a", 42)], Rule::all().floor(2))?;
-    /// let produce = logs.wait_for(&"orders-0", 43, Duration::from_secs(30));
+    /// let orders = logs.in_epoch(&"orders-0", 1);
+    /// let produce = orders.wait_for(43, Duration::from_secs(30));
     /// assert_eq!(logs.cancel_below_floor(&"orders-0"), 0);
-    /// logs.leave(&"orders-0", &"a")?;
+    /// orders.leave(&"a")?;
     /// assert_eq!(logs.cancel_below_floor(&"orders-0"), 1);
     /// let below = CancelReason::BelowFloor { members: 1, floor: 2 };
     /// assert_eq!(produce.wait_blocking(), Err(WaitError::Cancelled(below)));
@@ -562,7 +367,7 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     /// let logs = ReplicaSets::new("produce")?;
     /// logs.set(&"orders-0", 1, [("leader", 42), ("a", 42)], Rule::all().floor(2))?;
     /// assert_eq!(logs.below_floor(&"orders-0"), None);
-    /// logs.leave(&"orders-0", &"a")?;
+    /// logs.in_epoch(&"orders-0", 1).leave(&"a")?;
     /// let too_few = CancelReason::BelowFloor { members: 1, floor: 2 };
     /// assert_eq!(logs.below_floor(&"orders-0"), Some(too_few));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -618,81 +423,6 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     /// [shut down](Waits::shutdown). O(1).
     pub fn waits(&self) -> Waits<G> {
         self.handle.waits()
-    }
-}
-
-/// Waiting.
-impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets<G, M, V> {
-    /// Returns a future of the group's watermark, ready once that is at least `threshold`. It
-    /// belongs to the present epoch, and is cancelled as
-    /// [`EpochOver`](crate::CancelReason::EpochOver) with it. O(log n) for n waits of the group.
-    ///
-    /// # Cancel safety
-    /// See [`WaitFuture`].
-    ///
-    /// # Errors
-    /// The future yields a [`WaitError`](crate::WaitError).
-    pub fn wait_for<Q: ToKey<G> + ?Sized>(
-        &self,
-        group: &Q,
-        threshold: V,
-        timeout: impl Into<Timeout>,
-    ) -> WaitFuture<V> {
-        self.handle.wait_for(group, None, threshold, timeout.into())
-    }
-
-    /// Returns a future as [`wait_for`](Self::wait_for) does, of this epoch: that in which the
-    /// record was appended. See [`Watermarks::wait_for_in`](crate::Watermarks::wait_for_in).
-    ///
-    /// # Errors
-    /// The future yields [`NoGroup`](WaitError::NoGroup) without a set,
-    /// [`OtherEpoch`](WaitError::OtherEpoch) in another epoch, or an error as
-    /// [`wait_for`](Self::wait_for) does.
-    pub fn wait_for_in<Q: ToKey<G> + ?Sized>(
-        &self,
-        group: &Q,
-        epoch: u64,
-        threshold: V,
-        timeout: impl Into<Timeout>,
-    ) -> WaitFuture<V> {
-        self.handle
-            .wait_for(group, Some(epoch), threshold, timeout.into())
-    }
-
-    /// Calls `then` once the watermark is at least `threshold`, or the wait has ended otherwise.
-    /// See [`Watermarks::park`](crate::Watermarks::park).
-    ///
-    /// # Errors
-    /// Returns an error as [`Watermarks::park`](crate::Watermarks::park) does; `then` is not called.
-    pub fn park<Q: ToKey<G> + ?Sized>(
-        &self,
-        group: &Q,
-        threshold: V,
-        timeout: impl Into<Timeout>,
-        then: impl FnOnce(Outcome) + Send + 'static,
-    ) -> Result<Option<OperationId>, Refused<Callback>> {
-        let then = Box::new(then);
-        self.handle
-            .call_at(group, None, threshold, timeout.into(), then)
-    }
-
-    /// Calls `then` as [`park`](Self::park) does; the wait belongs to this epoch, that in which the
-    /// record was appended. See [`Watermarks::park_in`](crate::Watermarks::park_in).
-    ///
-    /// # Errors
-    /// Returns [`NoGroup`](WaitError::NoGroup) without a set, or an error as
-    /// [`Watermarks::park_in`](crate::Watermarks::park_in) does; `then` is not called.
-    pub fn park_in<Q: ToKey<G> + ?Sized>(
-        &self,
-        group: &Q,
-        epoch: u64,
-        threshold: V,
-        timeout: impl Into<Timeout>,
-        then: impl FnOnce(Outcome) + Send + 'static,
-    ) -> Result<Option<OperationId>, Refused<Callback>> {
-        let then = Box::new(then);
-        self.handle
-            .call_at(group, Some(epoch), threshold, timeout.into(), then)
     }
 }
 

@@ -1,11 +1,13 @@
 //! Values by key that only rise, and waits for them: [`Watermarks`].
 //!
 //! The [engine] keeps a key's value beside the [queue] of its waits: how they [park], and how values
-//! [change]. A wait for [each] of several keys is a single wait for each of them.
+//! [change]. A wait for [each] of several keys is a single wait for each of them. A caller may name
+//! an [epoch](in_epoch) together with the key.
 
 mod change;
 mod each;
 mod engine;
+mod in_epoch;
 mod park;
 mod queue;
 mod value;
@@ -250,36 +252,15 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         table.change(key, None, |before| before.max(to))
     }
 
-    /// Advances the key's value if it is in this epoch, which [`begin_epoch`](Self::begin_epoch)
-    /// began; 0 is the first. Otherwise like [`advance`](Self::advance), which takes the value for
-    /// one of the present epoch.
-    ///
-    /// # Errors
-    /// [`WaitError::OtherEpoch`] if the key is in another epoch: this advance is late, or its
-    /// epoch has not begun here. Otherwise as [`advance`](Self::advance). Nothing was changed.
-    ///
-    /// # Panics
-    /// Panics as [`advance`](Self::advance) does.
-    pub fn advance_in<Q: ToKey<K> + ?Sized>(
-        &self,
-        key: &Q,
-        epoch: u64,
-        value: V,
-    ) -> Result<usize, WaitError> {
-        let to = rank(value);
-        let table = &self.handle.table;
-        table.change(key, Some(epoch), |before| before.max(to))
-    }
-
     /// Begins an epoch of the key with this value, which may be lower than before: a log that was
     /// truncated after a change of its leader. Returns how many waits this ended; those of a call
     /// inside a callback are told behind the [outermost call](crate::guide::your_code).
     ///
     /// *A wait belongs to one epoch*: the key's present one as it was parked, or the one that it
-    /// [names](Self::wait_for_in). In one step, the value and its epoch change, and all waits are
+    /// [names](Self::in_epoch). In one step, the value and its epoch change, and all waits are
     /// cancelled ([`EpochOver`](CancelReason::EpochOver)), also those for less than the new value:
     /// what they wait for may be gone, and a record of the new epoch in its place is not theirs. A
-    /// late [`advance_in`](Self::advance_in) of an earlier epoch changes nothing.
+    /// late [advance in](Self::in_epoch) an earlier epoch changes nothing.
     ///
     /// Epochs are numbers of the caller's, such as leader epochs or terms, since every server that
     /// advances the key has to know them; they only rise. [`remove`](Self::remove) forgets the
@@ -292,7 +273,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     /// use purgatory::{CancelReason, WaitError, Watermarks};
     ///
     /// let ends = Watermarks::new("log ends")?;
-    /// ends.advance_in(&"orders-0", 0, 100)?;
+    /// ends.advance(&"orders-0", 100)?;
     /// let timeout = Duration::from_secs(30);
     /// let old = ends.wait_for(&"orders-0", 101, timeout);
     /// ends.begin_epoch(&"orders-0", 1, 80)?; // the new leader has no more
@@ -301,9 +282,9 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     ///
     /// let fetch = ends.wait_for(&"orders-0", 90, timeout);
     /// // From the old leader:
-    /// let late = ends.advance_in(&"orders-0", 0, 101);
+    /// let late = ends.in_epoch(&"orders-0", 0).advance(101);
     /// assert_eq!(late, Err(WaitError::OtherEpoch { named: 0, present: 1 }));
-    /// assert_eq!(ends.advance_in(&"orders-0", 1, 90)?, 1);
+    /// assert_eq!(ends.in_epoch(&"orders-0", 1).advance(90)?, 1);
     /// assert_eq!(fetch.wait_blocking(), Ok(90));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -337,7 +318,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     /// let ends = Watermarks::new("log ends")?;
     /// let fetch = ends.wait_for(&"orders-0", 90, Duration::from_secs(30));
     /// ends.begin_epoch_and_keep(&"orders-0", 1, 80)?;
-    /// assert_eq!(ends.advance_in(&"orders-0", 1, 90)?, 1);
+    /// assert_eq!(ends.in_epoch(&"orders-0", 1).advance(90)?, 1);
     /// assert_eq!(fetch.wait_blocking(), Ok(90));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -461,42 +442,6 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         self.handle.wait_for(key, None, threshold, timeout.into())
     }
 
-    /// Returns a future as [`wait_for`](Self::wait_for) does, which belongs to this epoch of the
-    /// key. Use it where the record that is waited for was appended in an epoch: a wait that comes
-    /// too late is refused instead of being met by another record.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use purgatory::{WaitError, Watermarks};
-    ///
-    /// let ends = Watermarks::new("log ends")?;
-    /// ends.begin_epoch(&"orders-0", 7, 80)?; // meanwhile
-    /// let late = ends.wait_for_in(&"orders-0", 6, 81, Duration::from_secs(30));
-    /// let other = WaitError::OtherEpoch { named: 6, present: 7 };
-    /// assert_eq!(late.wait_blocking(), Err(other));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Cancel safety
-    /// See [`WaitFuture`].
-    ///
-    /// # Errors
-    /// The future yields a [`WaitError`]: [`OtherEpoch`](WaitError::OtherEpoch), at once, unless the
-    /// key is in this epoch.
-    ///
-    /// # Panics
-    /// Panics as [`wait_for`](Self::wait_for) does.
-    pub fn wait_for_in<Q: ToKey<K> + ?Sized>(
-        &self,
-        key: &Q,
-        epoch: u64,
-        threshold: V,
-        timeout: impl Into<Timeout>,
-    ) -> WaitFuture<V> {
-        self.handle
-            .wait_for(key, Some(epoch), threshold, timeout.into())
-    }
-
     /// Returns a future that is ready once an operation waits for more than the key's value; it
     /// yields the lowest such threshold. A source that makes values on demand starts there. Ready
     /// at once if one waits. One lock; O(log n) as it leaves, of n such futures of the key. The wait
@@ -595,41 +540,6 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         let then = Box::new(then);
         self.handle
             .call_at(key, None, threshold, timeout.into(), then)
-    }
-
-    /// Calls `then` as [`park`](Self::park) does; the wait belongs to this epoch of the key, as that
-    /// of [`wait_for_in`](Self::wait_for_in) does.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use purgatory::{WaitError, Watermarks};
-    ///
-    /// let ends = Watermarks::new("log ends")?;
-    /// ends.begin_epoch(&"orders-0", 7, 80)?; // meanwhile
-    /// let late = ends.park_in(&"orders-0", 6, 81, Duration::from_secs(30), drop);
-    /// let other = WaitError::OtherEpoch { named: 6, present: 7 };
-    /// assert_eq!(late.unwrap_err().reason, other);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Returns an error as [`park`](Self::park) does, and
-    /// [`OtherEpoch`](WaitError::OtherEpoch) unless the key is in this epoch; `then` is not
-    /// called.
-    ///
-    /// # Panics
-    /// Panics as [`park`](Self::park) does.
-    pub fn park_in<Q: ToKey<K> + ?Sized>(
-        &self,
-        key: &Q,
-        epoch: u64,
-        threshold: V,
-        timeout: impl Into<Timeout>,
-        then: impl FnOnce(Outcome) + Send + 'static,
-    ) -> Result<Option<OperationId>, Refused<Callback>> {
-        let then = Box::new(then);
-        self.handle
-            .call_at(key, Some(epoch), threshold, timeout.into(), then)
     }
 
     /// Returns a future of several keys, ready once each has reached its threshold at some moment
@@ -735,24 +645,6 @@ impl<K: WatchKey> Watermarks<K> {
     pub fn add<Q: ToKey<K> + ?Sized>(&self, key: &Q, by: u64) -> Result<usize, WaitError> {
         let table = &self.handle.table;
         table.change(key, None, |before| before.saturating_add(by))
-    }
-
-    /// Adds `by` to the key's value if it is in this epoch, as [`advance_in`](Self::advance_in)
-    /// does. Otherwise like [`add`](Self::add).
-    ///
-    /// # Errors
-    /// Returns an error as [`advance_in`](Self::advance_in) does.
-    ///
-    /// # Panics
-    /// Panics as [`advance`](Self::advance) does.
-    pub fn add_in<Q: ToKey<K> + ?Sized>(
-        &self,
-        key: &Q,
-        epoch: u64,
-        by: u64,
-    ) -> Result<usize, WaitError> {
-        let table = &self.handle.table;
-        table.change(key, Some(epoch), |before| before.saturating_add(by))
     }
 }
 

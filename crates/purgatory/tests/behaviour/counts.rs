@@ -142,16 +142,16 @@ fn events_are_changes_and_refusals_are_none() {
     values.begin_epoch(&1, 1, 4).unwrap();
     assert_eq!(waits.stats().events, 3);
     values.advance(&2, 3).unwrap_err();
-    values.advance_in(&1, 7, 9).unwrap_err();
+    values.in_epoch(&1, 7).advance(9).unwrap_err();
     values.close(&1, "closed");
     values.advance(&1, 9).unwrap_err();
     assert_eq!(waits.stats().events, 3);
 
     let sets = ReplicaSets::on(&timer, "sets").unwrap();
     sets.set(&1, 1, [("a", 1), ("b", 1)], Rule::all()).unwrap();
-    sets.report(&1, &"a", 9).unwrap(); // the other one holds it
+    sets.in_epoch(&1, 1).report(&"a", 9).unwrap(); // the other one holds it
     assert_eq!(sets.waits().stats().events, 1);
-    sets.report(&1, &"b", 9).unwrap();
+    sets.in_epoch(&1, 1).report(&"b", 9).unwrap();
     assert_eq!(sets.waits().stats().events, 2);
 
     let permits = Permits::on(&timer, "permits", 1).unwrap();

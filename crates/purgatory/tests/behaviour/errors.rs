@@ -132,7 +132,7 @@ fn each_form_tells_the_first_reason_that_holds() {
     let replies = replies.max_parked(1).build().unwrap();
     let wait = |keys: &[u32], timeout| waits.wait(keys, timeout, || false).wait_blocking();
     let reach = |value, timeout| ends.wait_for(&1, value, timeout).wait_blocking().map(drop);
-    let reach_in = |epoch| ends.wait_for_in(&1, epoch, 9, zero).wait_blocking();
+    let reach_in = |epoch| ends.in_epoch(&1, epoch).wait_for(9, zero).wait_blocking();
     let reach_none = || ends.wait_for_each(&[], zero).wait_blocking().map(drop);
     let acquire = |weight, timeout| places.acquire(weight, timeout).wait_blocking().map(drop);
     let expect = |key, timeout| match replies.expect(key, timeout) {

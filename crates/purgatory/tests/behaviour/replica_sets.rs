@@ -22,6 +22,11 @@ fn group(values: &[u64], rule: Rule) -> (ManualTimer, Sets) {
     (timer, sets)
 }
 
+/// The group in epoch 1.
+fn led(sets: &Sets) -> InEpoch<'_, Sets, &'static str> {
+    sets.in_epoch(&LOG, 1)
+}
+
 fn numbered(values: &[u64]) -> Vec<(u8, u64)> {
     (0..).zip(values.iter().copied()).collect()
 }
@@ -35,7 +40,7 @@ fn ending(wait: &mut WaitFuture<u64>) -> Option<Result<u64, WaitError>> {
 }
 
 fn parked(sets: &Sets, value: u64) -> WaitFuture<u64> {
-    let mut wait = sets.wait_for(&LOG, value, NEVER);
+    let mut wait = led(sets).wait_for(value, NEVER);
     assert_eq!(ending(&mut wait), None);
     wait
 }
@@ -53,12 +58,12 @@ fn callback_of_an_epoch_is_called_for_that_alone() {
         let told = told.clone();
         move |outcome| told.lock().unwrap().push((number, outcome))
     };
-    sets.park_in(&LOG, 1, 9, NEVER, tell(1)).unwrap();
+    led(&sets).park(9, NEVER, tell(1)).unwrap();
     sets.set(&LOG, 2, [(0, 12)], Rule::all()).unwrap();
-    let late = sets.park_in(&LOG, 1, 9, NEVER, tell(2)).unwrap_err();
+    let late = led(&sets).park(9, NEVER, tell(2)).unwrap_err();
     assert_eq!(late.reason, other_epoch(1, 2));
-    sets.park_in(&LOG, 2, 13, NEVER, tell(3)).unwrap();
-    sets.report(&LOG, &0, 13).unwrap();
+    sets.in_epoch(&LOG, 2).park(13, NEVER, tell(3)).unwrap();
+    sets.in_epoch(&LOG, 2).report(&0, 13).unwrap();
     let ends = [
         (1, Outcome::Cancelled(epoch_over(1, 2))),
         (3, Outcome::Completed),
@@ -73,11 +78,14 @@ fn wait_in_an_epoch_of_no_group_is_refused() {
     assert_eq!(sets.remove(&LOG), 0);
     for log in [LOG, "never set"] {
         for epoch in [0, 1] {
-            let mut wait = sets.wait_for_in(&log, epoch, 9, NEVER);
+            let mut wait = sets.in_epoch(&log, epoch).wait_for(9, NEVER);
             assert_eq!(ending(&mut wait), Some(Err(WaitError::NoGroup)));
-            let refused = sets.park_in(&log, epoch, 9, NEVER, drop).unwrap_err();
+            let refused = sets.in_epoch(&log, epoch).park(9, NEVER, drop).unwrap_err();
             assert_eq!(refused.reason, WaitError::NoGroup);
-            assert_eq!(sets.report_in(&log, epoch, &0, 9), Err(WaitError::NoGroup));
+            assert_eq!(
+                sets.in_epoch(&log, epoch).report(&0, 9),
+                Err(WaitError::NoGroup)
+            );
         }
     }
     assert!(sets.waits().is_empty());
@@ -91,15 +99,15 @@ fn callbacks_call_back() {
     let other = sets.clone();
     let then = move |outcome| {
         seen.lock().unwrap().push(outcome);
-        other.report(&LOG, &1, 9).unwrap();
+        led(&other).report(&1, 9).unwrap();
         assert_eq!(other.watermark(&LOG), Some(9));
-        other.leave(&LOG, &1).unwrap();
+        led(&other).leave(&1).unwrap();
         other.set(&LOG, 2, [(3, 20)], Rule::all()).unwrap();
     };
-    sets.park(&LOG, 6, NEVER, then).unwrap();
+    led(&sets).park(6, NEVER, then).unwrap();
     let mut next = parked(&sets, 9);
     let mut last = parked(&sets, 20);
-    assert_eq!(sets.report(&LOG, &1, 7), Ok(1));
+    assert_eq!(led(&sets).report(&1, 7), Ok(1));
     assert_eq!(*outcomes.lock().unwrap(), [Outcome::Completed]);
     assert_eq!(ending(&mut next), Some(Ok(9)));
     assert_eq!(ending(&mut last), epoch_1_over());
@@ -167,7 +175,7 @@ fn members_need_no_sync() {
     let member = Cell::new(0);
     sets.set(&LOG, 0, [(member.clone(), 7)], Rule::all())
         .unwrap();
-    let elsewhere = thread::spawn(move || sets.report(&LOG, &Cell::new(0), 8));
+    let elsewhere = thread::spawn(move || sets.in_epoch(&LOG, 0).report(&Cell::new(0), 8));
     assert_eq!(elsewhere.join().unwrap(), Ok(0));
 }
 
@@ -183,7 +191,7 @@ fn panics_of_members_change_nothing_and_lock_nothing() {
     let b = a.like(1);
     let set = [(a.clone(), 9), (b.clone(), 5)];
     sets.set(&1, 1, set, Rule::all()).unwrap();
-    let mut wait = sets.wait_for(&1, 7, NEVER);
+    let mut wait = sets.in_epoch(&1, 1).wait_for(7, NEVER);
     let panics = |at: Fails, act: &dyn Fn()| {
         a.fails.store(at as u8, SeqCst);
         assert!(catch_unwind(AssertUnwindSafe(act)).is_err());
@@ -195,16 +203,18 @@ fn panics_of_members_change_nothing_and_lock_nothing() {
             .collect();
         assert_eq!(values, [(0, 9), (1, 5)]);
     };
-    panics(Fails::Eq, &|| _ = sets.report(&1, &b, 7));
-    panics(Fails::Eq, &|| _ = sets.join(&1, a.like(2), 9));
-    panics(Fails::Eq, &|| _ = sets.leave(&1, &b));
-    panics(Fails::Eq, &|| _ = sets.replace(&1, &b, a.like(2), 9));
+    panics(Fails::Eq, &|| _ = sets.in_epoch(&1, 1).report(&b, 7));
+    panics(Fails::Eq, &|| _ = sets.in_epoch(&1, 1).join(a.like(2), 9));
+    panics(Fails::Eq, &|| _ = sets.in_epoch(&1, 1).leave(&b));
+    panics(Fails::Eq, &|| {
+        _ = sets.in_epoch(&1, 1).replace(&b, a.like(2), 9)
+    });
     let next = || vec![(a.like(0), 9), (a.like(1), 9)];
     panics(Fails::Eq, &|| _ = sets.set(&1, 2, next(), Rule::all()));
     panics(Fails::Clone, &|| _ = sets.members(&1));
     panics(Fails::Clone, &|| _ = sets.lagging(&1));
     assert_eq!(ending(&mut wait), None);
-    assert_eq!(sets.report(&1, &b, 7), Ok(1));
+    assert_eq!(sets.in_epoch(&1, 1).report(&b, 7), Ok(1));
     assert_eq!(ending(&mut wait), Some(Ok(7)));
 }
 
@@ -217,7 +227,7 @@ fn members_that_go_are_dropped_unlocked() {
     let counted = drops.clone();
     let calls: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
         _ = other.watermark(&1);
-        _ = other.join(&9, unheard(), 0); // a group that is not there
+        _ = other.in_epoch(&9, 2).join(unheard(), 0); // a group that is not there
         counted.fetch_add(1, SeqCst);
     });
     let a = Hostile {
@@ -234,13 +244,28 @@ fn members_that_go_are_dropped_unlocked() {
     dropped(&|| _ = sets.set(&1, 1, set(), Rule::all()), 0);
     dropped(&|| _ = sets.set(&1, 1, set(), Rule::all()).unwrap_err(), 3);
     dropped(&|| _ = sets.set(&1, 2, set(), Rule::all()), 3);
-    dropped(&|| _ = sets.join(&1, a.like(2), 9).unwrap_err(), 1);
-    dropped(&|| _ = sets.join(&1, a.like(3), 8).unwrap_err(), 1);
-    dropped(&|| _ = sets.join(&2, a.like(3), 9).unwrap_err(), 1);
-    dropped(&|| _ = sets.replace(&1, &a, a.like(3), 8).unwrap_err(), 1);
-    dropped(&|| _ = sets.replace(&1, &a, a.like(3), 9).unwrap(), 1);
+    dropped(
+        &|| _ = sets.in_epoch(&1, 2).join(a.like(2), 9).unwrap_err(),
+        1,
+    );
+    dropped(
+        &|| _ = sets.in_epoch(&1, 2).join(a.like(3), 8).unwrap_err(),
+        1,
+    );
+    dropped(
+        &|| _ = sets.in_epoch(&2, 2).join(a.like(3), 9).unwrap_err(),
+        1,
+    );
+    dropped(
+        &|| _ = sets.in_epoch(&1, 2).replace(&a, a.like(3), 8).unwrap_err(),
+        1,
+    );
+    dropped(
+        &|| _ = sets.in_epoch(&1, 2).replace(&a, a.like(3), 9).unwrap(),
+        1,
+    );
     let third = a.like(3);
-    dropped(&|| _ = sets.leave(&1, &third).unwrap(), 1);
+    dropped(&|| _ = sets.in_epoch(&1, 2).leave(&third).unwrap(), 1);
     dropped(&|| _ = sets.remove(&1), 2);
 }
 
@@ -261,11 +286,11 @@ fn values_and_groups_may_be_of_other_types() {
     sets.set("a", 0, [('x', -5), ('y', -9)], Rule::all())
         .unwrap();
     assert_eq!(sets.watermark("a"), Some(-9));
-    let mut wait = sets.wait_for("a", -5, NEVER);
-    let low = sets.report("a", &'y', -12).unwrap_err();
+    let mut wait = sets.in_epoch("a", 0).wait_for(-5, NEVER);
+    let low = sets.in_epoch("a", 0).report(&'y', -12).unwrap_err();
     let text = "it is 3 behind what it needs to be in the replica set, or to lead it";
     assert_eq!(low.to_string(), text);
-    assert_eq!(sets.report("a", &'y', -4), Ok(1));
+    assert_eq!(sets.in_epoch("a", 0).report(&'y', -4), Ok(1));
     assert_eq!(poll(&mut wait), Poll::Ready(Ok(-5)));
 }
 
@@ -273,18 +298,17 @@ fn values_and_groups_may_be_of_other_types() {
 #[test]
 fn a_closed_group_refuses_each_change() {
     let (_timer, sets) = sets();
-    assert_eq!(sets.report(&LOG, &0, 7), Err(WaitError::NoGroup));
+    assert_eq!(led(&sets).report(&0, 7), Err(WaitError::NoGroup));
     assert_eq!(sets.close(&LOG, "not ours"), 0);
     let refused = [
         sets.set(&LOG, 1, [(0, 7)], Rule::all()),
         sets.begin_epoch(&LOG, 1, &0, 7),
-        sets.report(&LOG, &0, 7),
-        sets.report_in(&LOG, 1, &0, 7),
-        sets.join(&LOG, 0, 7),
-        sets.leave(&LOG, &0),
-        sets.replace(&LOG, &0, 1, 7),
+        led(&sets).report(&0, 7),
+        led(&sets).join(0, 7),
+        led(&sets).leave(&0),
+        led(&sets).replace(&0, 1, 7),
     ];
-    assert_eq!(refused, [const { Err(WaitError::KeyClosed) }; 7]);
+    assert_eq!(refused, [const { Err(WaitError::KeyClosed) }; 6]);
 }
 
 /// What the first member brings along is of earlier terms: it counts with an entry of this one.
@@ -292,9 +316,9 @@ fn a_closed_group_refuses_each_change() {
 fn an_epoch_without_members_starts_at_what_the_first_one_has() {
     let (_timer, sets) = group(&[], Rule::majority());
     let mut wait = parked(&sets, 5);
-    sets.join(&LOG, 0, 7).unwrap();
+    led(&sets).join(0, 7).unwrap();
     assert_eq!((ending(&mut wait), sets.watermark(&LOG)), (None, Some(0)));
-    sets.report(&LOG, &0, 8).unwrap();
+    led(&sets).report(&0, 8).unwrap();
     assert_eq!(ending(&mut wait), Some(Ok(8)));
 }
 
@@ -304,8 +328,11 @@ fn the_first_that_joins_an_epoch_without_members_is_its_leader() {
     let (_timer, sets) = sets();
     for epoch in [0, 1] {
         sets.set(&LOG, epoch, [], Rule::all().floor(2)).unwrap();
-        sets.join(&LOG, 0, 42).unwrap();
-        assert_eq!(sets.join(&LOG, 1, 5), Err(WaitError::Behind { by: 37 }));
+        sets.in_epoch(&LOG, epoch).join(0, 42).unwrap();
+        assert_eq!(
+            sets.in_epoch(&LOG, epoch).join(1, 5),
+            Err(WaitError::Behind { by: 37 })
+        );
         assert_eq!(sets.watermark(&LOG), Some(0));
     }
 }
@@ -320,7 +347,7 @@ fn a_rule_changes_on_a_live_group() {
 
     // Stricter: the watermark holds, and then what was reported meanwhile is acknowledged.
     assert_eq!(sets.set_rule(&LOG, Rule::all().floor(3)), Ok(0));
-    assert_eq!(sets.report(&LOG, &1, 8), Ok(0));
+    assert_eq!(led(&sets).report(&1, 8), Ok(0));
     assert_eq!((ending(&mut high), sets.watermark(&LOG)), (None, Some(5)));
     assert_eq!(sets.set_rule(&LOG, Rule::all()), Ok(1));
     assert_eq!(ending(&mut high), Some(Ok(8)));
@@ -328,7 +355,7 @@ fn a_rule_changes_on_a_live_group() {
     // What is of earlier epochs, up to 9, does not count by this rule.
     assert_eq!(sets.set_rule(&LOG, Rule::at_least(1)), Ok(0));
     assert_eq!((ending(&mut own), sets.watermark(&LOG)), (None, Some(8)));
-    assert_eq!(sets.report(&LOG, &0, 10), Ok(1));
+    assert_eq!(led(&sets).report(&0, 10), Ok(1));
     assert_eq!(ending(&mut own), Some(Ok(10)));
 
     let nowhere = sets.set_rule(&"never set", Rule::all());
@@ -343,10 +370,10 @@ fn an_epoch_without_members_refuses_the_last_leader() {
     assert_eq!(sets.set(&LOG, 2, [], Rule::all()), Ok(1));
     assert_eq!(ending(&mut wait), epoch_1_over());
     let other = other_epoch(1, 2);
-    assert_eq!(sets.report_in(&LOG, 1, &0, 9), Err(other.clone()));
-    assert_eq!(sets.join_in(&LOG, 1, 0, 9), Err(other.clone()));
-    assert_eq!(sets.leave_in(&LOG, 1, &0), Err(other.clone()));
-    let mut late = sets.wait_for_in(&LOG, 1, 9, NEVER);
+    assert_eq!(led(&sets).report(&0, 9), Err(other.clone()));
+    assert_eq!(led(&sets).join(0, 9), Err(other.clone()));
+    assert_eq!(led(&sets).leave(&0), Err(other.clone()));
+    let mut late = led(&sets).wait_for(9, NEVER);
     assert_eq!(ending(&mut late), Some(Err(other)));
     assert_eq!(sets.watermark(&LOG), Some(5));
 }
@@ -360,9 +387,9 @@ fn late_replacement_leaves_the_set_of_the_next_leader() {
         named: 1,
         present: 2,
     };
-    assert_eq!(sets.replace_in(&LOG, 1, &1, 7, 9), Err(other));
+    assert_eq!(led(&sets).replace(&1, 7, 9), Err(other));
     assert_eq!(sets.members(&LOG), [(0, 5), (1, 5)]);
-    assert_eq!(sets.replace_in(&LOG, 2, &1, 7, 9), Ok(0));
+    assert_eq!(sets.in_epoch(&LOG, 2).replace(&1, 7, 9), Ok(0));
     assert_eq!(sets.members(&LOG), [(0, 5), (7, 9)]);
 }
 
@@ -371,19 +398,19 @@ fn late_replacement_leaves_the_set_of_the_next_leader() {
 fn nobody_lags_behind_a_member_that_has_left() {
     type Goes = fn(&Sets);
     let ways: [Goes; 2] = [
-        |sets| assert_eq!(sets.leave(&LOG, &0), Ok(0)),
-        |sets| assert_eq!(sets.replace(&LOG, &0, 3, 5), Ok(0)),
+        |sets| assert_eq!(led(sets).leave(&0), Ok(0)),
+        |sets| assert_eq!(led(sets).replace(&0, 3, 5), Ok(0)),
     ];
     for goes in ways {
         let (timer, sets) = group(&[4, 4, 4], Rule::all());
-        sets.report(&LOG, &0, 10).unwrap();
-        sets.report(&LOG, &1, 5).unwrap();
+        led(&sets).report(&0, 10).unwrap();
+        led(&sets).report(&1, 5).unwrap();
         let since_start = [(2, 4, Duration::ZERO), (1, 5, Duration::ZERO)];
         assert_eq!(sets.lagging(&LOG), since_start);
         timer.advance(SECOND);
         goes(&sets);
         assert_eq!(sets.lagging(&LOG), [(2, 4, SECOND)]);
-        sets.join(&LOG, 9, 10).unwrap();
+        led(&sets).join(9, 10).unwrap();
         let lags = sets.lagging(&LOG);
         assert!(lags.contains(&(2, 4, SECOND)) && lags.contains(&(1, 5, Duration::ZERO)));
     }
@@ -399,12 +426,12 @@ fn waits_that_a_report_reaches_are_above_the_floor() {
         let outcomes = outcomes.clone();
         let then = move |outcome| {
             outcomes.lock().unwrap().push(outcome);
-            _ = inside.leave(&LOG, &1);
+            _ = led(&inside).leave(&1);
             inside.cancel_below_floor(&LOG);
         };
-        sets.park(&LOG, 9, NEVER, then).unwrap();
+        led(&sets).park(9, NEVER, then).unwrap();
     }
-    sets.report(&LOG, &0, 9).unwrap();
-    assert_eq!(sets.report(&LOG, &1, 9), Ok(64));
+    led(&sets).report(&0, 9).unwrap();
+    assert_eq!(led(&sets).report(&1, 9), Ok(64));
     assert_eq!(*outcomes.lock().unwrap(), vec![Completed; 100]);
 }

@@ -22,7 +22,7 @@ fn plain_programs_have_u64_without_naming_it() {
     let mut first = marks.wait_for(&"a", end, SECOND);
     let mut each = marks.wait_for_each(&[("a", 8)], SECOND);
     assert_eq!(marks.advance(&"a", parsed), Ok(2));
-    assert_eq!(marks.advance_in(&"a", 0, 9_u32.into()), Ok(0));
+    assert_eq!(marks.in_epoch(&"a", 0).advance(9_u32.into()), Ok(0));
     assert_eq!(type_name_of_val(&end), "u64");
     assert_eq!(type_name_of_val(&parsed), "u64");
     assert_eq!(type_name_of_val(&over(&mut first).unwrap()), "u64");
@@ -128,7 +128,7 @@ fn mapping_runs_with_nothing_locked() {
         assert_eq!(asking.lowest_waiting(&1), Some(Asking(5)));
         assert_eq!(asking.advance(&1, Asking(5)), Ok(2));
         assert_eq!(asking.begin_epoch_and_keep(&1, 1, Asking(4)), Ok(0));
-        assert_eq!(asking.advance_in(&1, 1, Asking(7)), Ok(0));
+        assert_eq!(asking.in_epoch(&1, 1).advance(Asking(7)), Ok(0));
         assert_eq!(asking.advance(&2, Asking(6)), Ok(2));
         assert_eq!(over(&mut one), Ok(Asking(5)));
         assert_eq!(over(&mut each), Ok(vec![(1, Asking(5)), (2, Asking(6))]));

@@ -388,13 +388,17 @@ fn calls_that_name_an_epoch_act_in_it_alone() {
     let then = move |outcome| tell.send(outcome).unwrap();
     assert!(
         votes
-            .park_in(&"term", 7, 2, MINUTE, then)
+            .in_epoch(&"term", 7)
+            .park(2, MINUTE, then)
             .unwrap()
             .is_some()
     );
-    assert_eq!(votes.add_in(&"term", 6, 9), Err(other_epoch(6, 7)));
+    assert_eq!(votes.in_epoch(&"term", 6).add(9), Err(other_epoch(6, 7)));
     assert_eq!(
-        [votes.add_in(&"term", 7, 1), votes.add_in(&"term", 7, 1)],
+        [
+            votes.in_epoch(&"term", 7).add(1),
+            votes.in_epoch(&"term", 7).add(1)
+        ],
         [Ok(0), Ok(1)]
     );
     assert_eq!(told.try_recv(), Ok(Completed));

@@ -22,7 +22,7 @@ fn replica_epoch_against_wait() {
         let leader = watermarks.clone();
         let leader = thread::spawn(move || {
             let ended = leader.begin_epoch(&1, 1, 2).unwrap();
-            ended + leader.advance_in(&1, 1, 3).unwrap()
+            ended + leader.in_epoch(&1, 1).advance(3).unwrap()
         });
         let mut wait = watermarks.wait_for(&1, 3, MS);
         let ended = leader.join().unwrap();
@@ -47,9 +47,9 @@ fn replica_epoch_against_wait_that_names_its_own() {
         let leader = watermarks.clone();
         let leader = thread::spawn(move || {
             leader.begin_epoch(&1, 1, 0).unwrap();
-            leader.advance_in(&1, 1, 3).unwrap();
+            leader.in_epoch(&1, 1).advance(3).unwrap();
         });
-        let mut wait = watermarks.wait_for_in(&1, 0, 2, MS);
+        let mut wait = watermarks.in_epoch(&1, 0).wait_for(2, MS);
         leader.join().unwrap();
         let ended = ending(&mut wait);
         let is_over = matches!(
@@ -69,7 +69,7 @@ fn replica_epoch_against_late_advance() {
     check(&[Failpoint::EpochComparedUnlocked], || {
         let (_timer, watermarks) = watermarks();
         let old_leader = watermarks.clone();
-        let old_leader = thread::spawn(move || _ = old_leader.advance_in(&1, 0, 9));
+        let old_leader = thread::spawn(move || _ = old_leader.in_epoch(&1, 0).advance(9));
         watermarks.begin_epoch(&1, 1, 2).unwrap();
         let mut wait = watermarks.wait_for(&1, 3, MS);
         old_leader.join().unwrap();

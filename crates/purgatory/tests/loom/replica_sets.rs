@@ -36,7 +36,7 @@ impl Sets {
 
     /// The end of a wait of this epoch; `None` while it goes on.
     fn wait(&self, epoch: u64, value: u64) -> purgatory::WaitFuture<u64> {
-        self.sets.wait_for_in(&GROUP, epoch, value, MS)
+        self.sets.in_epoch(&GROUP, epoch).wait_for(value, MS)
     }
 }
 
@@ -53,11 +53,11 @@ fn late_report_against_a_new_epoch() {
     check(&[Failpoint::ReportEpochComparedUnlocked], || {
         let model = Sets::new(&[(A, 0), (B, 0)], Rule::at_least(2));
         let mut old = model.wait(0, 1);
-        let late = model.elsewhere(|sets| _ = sets.report_in(&GROUP, 0, &A, 1));
+        let late = model.elsewhere(|sets| _ = sets.in_epoch(&GROUP, 0).report(&A, 1));
         let next = [(A, 0), (B, 0)];
         model.sets.set(&GROUP, 1, next, Rule::at_least(2)).unwrap();
         let mut new = model.wait(1, 1);
-        assert_eq!(model.sets.report(&GROUP, &B, 1), Ok(0));
+        assert_eq!(model.sets.in_epoch(&GROUP, 1).report(&B, 1), Ok(0));
         late.join().unwrap();
         assert!(epoch_over(ending(&mut old)), "acknowledged by A alone");
         assert_eq!(ending(&mut new), None, "acknowledged by a late report");
@@ -65,40 +65,38 @@ fn late_report_against_a_new_epoch() {
 }
 
 /// A member that joins meanwhile is in the last epoch, and in the new one with the others, or is
-/// refused. One that asks in whatever epoch there is is a member then.
+/// refused.
 #[test]
 fn join_against_an_epoch_of_the_same_members() {
     check(&[Failpoint::SetChangedInCopy], || {
         let model = Sets::new(&[(A, 0)], Rule::all());
         let mut old = model.wait(0, 1);
-        let join = model.elsewhere(|sets| {
-            let joined = sets.join_in(&GROUP, 0, B, 0);
-            sets.join(&GROUP, C, 0).unwrap();
-            joined
-        });
+        let join = model.elsewhere(|sets| sets.in_epoch(&GROUP, 0).join(B, 0));
         assert_eq!(model.sets.begin_epoch(&GROUP, 1, &A, 0), Ok(1));
         let joined = join.join().unwrap();
         assert!(epoch_over(ending(&mut old)));
         let members = model.sets.members(&GROUP);
         match joined {
-            Ok(_) => assert_eq!(members, [(A, 0), (B, 0), (C, 0)], "it has joined"),
-            Err(_) => assert_eq!(members, [(A, 0), (C, 0)]),
+            Ok(_) => assert_eq!(members, [(A, 0), (B, 0)], "it has joined"),
+            Err(_) => assert_eq!(members, [(A, 0)]),
         }
     });
 }
 
-/// A member that leaves meanwhile is out in the new epoch, too.
+/// A member that leaves meanwhile is out in the new epoch, too, or its leaving is refused.
 #[test]
 fn leave_against_an_epoch_of_the_same_members() {
     check(&[Failpoint::SetChangedInCopy], || {
         let model = Sets::new(&[(A, 0), (B, 0)], Rule::all());
-        let leave = model.elsewhere(|sets| sets.leave(&GROUP, &B).unwrap());
+        let leave = model.elsewhere(|sets| sets.in_epoch(&GROUP, 0).leave(&B));
         model.sets.begin_epoch(&GROUP, 1, &A, 0).unwrap();
-        leave.join().unwrap();
-        assert_eq!(model.sets.members(&GROUP), [(A, 0)]);
+        let left = leave.join().unwrap();
         let mut wait = model.wait(1, 1);
-        assert_eq!(model.sets.report_in(&GROUP, 1, &A, 1), Ok(1));
-        assert_eq!(ending(&mut wait), Some(Ok(1)));
+        let met = model.sets.in_epoch(&GROUP, 1).report(&A, 1);
+        match left {
+            Ok(_) => assert_eq!((met, ending(&mut wait)), (Ok(1), Some(Ok(1)))),
+            Err(_) => assert_eq!((met, ending(&mut wait)), (Ok(0), None), "without B"),
+        }
     });
 }
 
@@ -108,7 +106,7 @@ fn acknowledging_report_against_a_new_epoch() {
     check(&[Failpoint::ReportEpochComparedUnlocked], || {
         let model = Sets::new(&[(A, 1), (B, 0)], Rule::all());
         let mut old = model.wait(0, 1);
-        let report = model.elsewhere(|sets| sets.report_in(&GROUP, 0, &B, 1));
+        let report = model.elsewhere(|sets| sets.in_epoch(&GROUP, 0).report(&B, 1));
         let ended = model.sets.set(&GROUP, 1, [(A, 1), (B, 0)], Rule::all());
         let reported = report.join().unwrap();
         match ending(&mut old) {
@@ -127,7 +125,7 @@ fn acknowledging_report_against_a_new_epoch() {
 fn report_against_removal_and_a_new_set() {
     check(&[Failpoint::ReportAdvancesUnlocked], || {
         let model = Sets::new(&[(A, 1), (B, 0)], Rule::all());
-        let report = model.elsewhere(|sets| _ = sets.report_in(&GROUP, 0, &B, 1));
+        let report = model.elsewhere(|sets| _ = sets.in_epoch(&GROUP, 0).report(&B, 1));
         model.sets.remove(&GROUP);
         let next = [(A, 0), (B, 0)];
         model.sets.set(&GROUP, 1, next, Rule::all()).unwrap();
@@ -143,7 +141,7 @@ fn report_against_removal() {
     check(&[Failpoint::ReportAdvancesUnlocked], || {
         let model = Sets::new(&[(A, 1), (B, 0)], Rule::all());
         let mut wait = model.wait(0, 1);
-        let report = model.elsewhere(|sets| sets.report(&GROUP, &B, 1));
+        let report = model.elsewhere(|sets| sets.in_epoch(&GROUP, 0).report(&B, 1));
         let removed = model.sets.remove(&GROUP);
         let reported = report.join().unwrap();
         match ending(&mut wait) {
@@ -151,8 +149,8 @@ fn report_against_removal() {
             Some(Err(_)) => assert_eq!((reported, removed), (Err(WaitError::NoGroup), 1)),
             None => panic!("it goes on"),
         }
-        let mut later = model.sets.wait_for(&GROUP, 1, MS);
-        assert_eq!(ending(&mut later), None, "a value of no group");
+        let mut later = model.sets.in_epoch(&GROUP, 0).wait_for(1, MS);
+        assert_eq!(ending(&mut later), Some(Err(WaitError::NoGroup)));
     });
 }
 
@@ -168,8 +166,8 @@ fn removal_of_no_set_against_a_first_set() {
         sets.set(&GROUP, 1, [(A, 0)], Rule::all()).unwrap();
         remove.join().unwrap();
         if sets.epoch(&GROUP).is_some() {
-            let mut wait = sets.wait_for_in(&GROUP, 1, 1, MS);
-            assert_eq!(sets.report_in(&GROUP, 1, &A, 1), Ok(1));
+            let mut wait = sets.in_epoch(&GROUP, 1).wait_for(1, MS);
+            assert_eq!(sets.in_epoch(&GROUP, 1).report(&A, 1), Ok(1));
             assert_eq!(ending(&mut wait), Some(Ok(1)));
         }
     });
@@ -184,7 +182,7 @@ fn removal_against_the_next_set_of_the_same_epoch() {
         let sets = ReplicaSets::<u8, u8>::builder("loom").timer(&timer);
         let sets = sets.build().unwrap();
         sets.set(&GROUP, 0, [(A, 0)], Rule::all()).unwrap();
-        let mut wait = sets.wait_for(&GROUP, 1, MS);
+        let mut wait = sets.in_epoch(&GROUP, 0).wait_for(1, MS);
         let other = sets.clone();
         let next = thread::spawn(move || other.set(&GROUP, 0, [(A, 1)], Rule::all()));
         assert_eq!(sets.remove(&GROUP), 1);
@@ -201,8 +199,8 @@ fn report_against_leave() {
     check(&[Failpoint::SetChangedInCopy], || {
         let model = Sets::new(&[(A, 1), (B, 0), (C, 0)], Rule::all());
         let mut wait = model.wait(0, 1);
-        let report = model.elsewhere(|sets| sets.report(&GROUP, &B, 1).unwrap());
-        let left = model.sets.leave(&GROUP, &C).unwrap();
+        let report = model.elsewhere(|sets| sets.in_epoch(&GROUP, 0).report(&B, 1).unwrap());
+        let left = model.sets.in_epoch(&GROUP, 0).leave(&C).unwrap();
         assert_eq!(report.join().unwrap() + left, 1);
         assert_eq!(ending(&mut wait), Some(Ok(1)));
         assert_eq!(model.sets.members(&GROUP), [(A, 1), (B, 1)]);
@@ -219,15 +217,15 @@ fn report_against_join() {
             .sets
             .set(&GROUP, 1, [(A, 0), (B, 0)], Rule::all())
             .unwrap();
-        model.sets.report(&GROUP, &A, 1).unwrap();
+        model.sets.in_epoch(&GROUP, 1).report(&A, 1).unwrap();
         let mut wait = model.wait(1, 1);
-        let report = model.elsewhere(|sets| sets.report(&GROUP, &B, 1).unwrap());
-        let joined = model.sets.join(&GROUP, C, 0);
+        let report = model.elsewhere(|sets| sets.in_epoch(&GROUP, 1).report(&B, 1).unwrap());
+        let joined = model.sets.in_epoch(&GROUP, 1).join(C, 0);
         let reported = report.join().unwrap();
         match joined {
             Ok(0) => {
                 assert_eq!((reported, ending(&mut wait)), (0, None), "without C");
-                assert_eq!(model.sets.report(&GROUP, &C, 1), Ok(1));
+                assert_eq!(model.sets.in_epoch(&GROUP, 1).report(&C, 1), Ok(1));
             }
             refused => {
                 let behind = WaitError::Behind { by: 1 };
@@ -244,8 +242,8 @@ fn report_against_join_over_the_floor() {
     check(&[Failpoint::SetChangedInCopy], || {
         let model = Sets::new(&[(A, 0)], Rule::all().floor(2));
         let mut wait = model.wait(0, 1);
-        let report = model.elsewhere(|sets| sets.report(&GROUP, &A, 1).unwrap());
-        let joined = model.sets.join(&GROUP, B, 1).unwrap();
+        let report = model.elsewhere(|sets| sets.in_epoch(&GROUP, 0).report(&A, 1).unwrap());
+        let joined = model.sets.in_epoch(&GROUP, 0).join(B, 1).unwrap();
         assert_eq!(report.join().unwrap() + joined, 1);
         assert_eq!(ending(&mut wait), Some(Ok(1)));
     });
@@ -257,7 +255,7 @@ fn cancel_below_the_floor_against_a_join() {
     check(&[Failpoint::RemovalCancelsUnlocked], || {
         let model = Sets::new(&[(A, 0)], Rule::all().floor(2));
         let cancel = model.elsewhere(|sets| sets.cancel_below_floor(&GROUP));
-        model.sets.join(&GROUP, B, 0).unwrap();
+        model.sets.in_epoch(&GROUP, 0).join(B, 0).unwrap();
         let mut wait = model.wait(0, 1);
         assert_eq!(cancel.join().unwrap(), 0);
         assert_eq!(ending(&mut wait), None);
@@ -269,7 +267,7 @@ fn cancel_below_the_floor_against_a_join() {
 fn report_against_wait() {
     check(&[Failpoint::ValueComparedUnlocked], || {
         let model = Sets::new(&[(A, 1), (B, 0)], Rule::all());
-        let report = model.elsewhere(|sets| sets.report(&GROUP, &B, 1).unwrap());
+        let report = model.elsewhere(|sets| sets.in_epoch(&GROUP, 0).report(&B, 1).unwrap());
         let mut wait = model.wait(0, 1);
         report.join().unwrap();
         assert_eq!(ending(&mut wait), Some(Ok(1)));
@@ -282,11 +280,11 @@ fn report_against_wait() {
 fn report_against_park() {
     check(&[Failpoint::ValueComparedUnlocked], || {
         let model = Sets::new(&[(A, 1), (B, 0)], Rule::all());
-        let report = model.elsewhere(|sets| sets.report(&GROUP, &B, 1).unwrap());
+        let report = model.elsewhere(|sets| sets.in_epoch(&GROUP, 0).report(&B, 1).unwrap());
         let calls = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let counted = calls.clone();
         let then = move |_| _ = counted.fetch_add(1, super::SeqCst);
-        model.sets.park(&GROUP, 1, MS, then).unwrap();
+        model.sets.in_epoch(&GROUP, 0).park(1, MS, then).unwrap();
         report.join().unwrap();
         assert_eq!(calls.load(super::SeqCst), 1);
     });
@@ -297,8 +295,8 @@ fn report_against_report() {
     check(&[Failpoint::SetChangedInCopy], || {
         let model = Sets::new(&[(A, 0), (B, 0)], Rule::all());
         let mut wait = model.wait(0, 1);
-        let report = model.elsewhere(|sets| sets.report(&GROUP, &A, 1).unwrap());
-        let own = model.sets.report(&GROUP, &B, 1).unwrap();
+        let report = model.elsewhere(|sets| sets.in_epoch(&GROUP, 0).report(&A, 1).unwrap());
+        let own = model.sets.in_epoch(&GROUP, 0).report(&B, 1).unwrap();
         assert_eq!(report.join().unwrap() + own, 1);
         assert_eq!(ending(&mut wait), Some(Ok(1)));
         assert_eq!(model.sets.watermark(&GROUP), Some(1));

@@ -95,7 +95,7 @@ fn epoch_against_late_advance() {
     check(&[Failpoint::EpochComparedUnlocked], || {
         let (timer, watermarks) = watermarks();
         let old_leader = watermarks.clone();
-        let old_leader = thread::spawn(move || old_leader.advance_in(&1, 0, 9));
+        let old_leader = thread::spawn(move || old_leader.in_epoch(&1, 0).advance(9));
         watermarks.begin_epoch(&1, 1, 2).unwrap();
         let mut wait = watermarks.wait_for(&1, 3, MS);
         _ = old_leader.join().unwrap();

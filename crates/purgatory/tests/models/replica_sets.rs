@@ -88,9 +88,13 @@ impl Model {
     fn step(&mut self) {
         let (member, value) = self.has();
         let epoch = self.epoch();
-        let named = self.random.bool().then_some(epoch);
+        let mut named = epoch;
+        if self.random.bool() {
+            named = self.reference.epoch().unwrap_or(0);
+        }
         let call = self.random.u8(..32);
         let sets = &self.sets;
+        let group = sets.in_epoch(&GROUP, named);
         let reference = &mut self.reference;
         let (done, expected) = match call {
             0 | 1 => self.set(epoch),
@@ -99,31 +103,24 @@ impl Model {
                 reference.begin(epoch, (member, value)),
             ),
             3..15 => (
-                match named {
-                    Some(epoch) => sets.report_in(&GROUP, epoch, &member, value),
-                    None => sets.report(&GROUP, &member, value),
-                },
-                reference.change(named, |group| group.report((member, value))),
+                group.report(&member, value),
+                reference.change(Some(named), |group| group.report((member, value))),
             ),
             15..18 => (
-                match named {
-                    Some(epoch) => sets.join_in(&GROUP, epoch, member, value),
-                    None => sets.join(&GROUP, member, value),
-                },
-                reference.change(named, |group| group.join((member, value))),
+                group.join(member, value),
+                reference.change(Some(named), |group| group.join((member, value))),
             ),
             18 => (
-                sets.leave(&GROUP, &member),
-                reference.change(None, |group| group.leave(member)),
+                group.leave(&member),
+                reference.change(Some(named), |group| group.leave(member)),
             ),
             19 => {
                 let new = self.random.u8(..MEMBERS);
-                let replaced = match named {
-                    Some(epoch) => sets.replace_in(&GROUP, epoch, &member, new, value),
-                    None => sets.replace(&GROUP, &member, new, value),
-                };
                 let replace = |group: &mut Group| group.replace(member, (new, value));
-                (replaced, reference.change(named, replace))
+                (
+                    group.replace(&member, new, value),
+                    reference.change(Some(named), replace),
+                )
             }
             20 => (
                 Ok(sets.cancel_below_floor(&GROUP)),
@@ -132,10 +129,8 @@ impl Model {
             21 if epoch % 8 == 0 => (Ok(sets.remove(&GROUP)), Ok(reference.remove())),
             22 if epoch % 8 == 0 => (Ok(sets.close(&GROUP, "closed")), Ok(reference.close())),
             23..28 => {
-                self.futures.push(Some(match named {
-                    Some(epoch) => sets.wait_for_in(&GROUP, epoch, value, Duration::MAX),
-                    None => sets.wait_for(&GROUP, value, Duration::MAX),
-                }));
+                let wait = group.wait_for(value, Duration::MAX);
+                self.futures.push(Some(wait));
                 reference.wait(named, value);
                 (Ok(0), Ok(0))
             }

@@ -22,7 +22,7 @@ use std::{
 #[cfg(feature = "metrics")]
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, SharedString, Unit};
 pub use purgatory::{
-    BoxedOperation, Builder, CancelReason, DelayedOperation, IntoWatches, Lease, Monitor,
+    BoxedOperation, Builder, CancelReason, DelayedOperation, InEpoch, IntoWatches, Lease, Monitor,
     OperationId,
     Outcome::{self, Completed, Expired},
     Parked, Permits, Purgatory, ReachResult, Reason, Refused, ReplicaSets, Replies, ReplyScope,

@@ -74,15 +74,15 @@ fn taken_back_values_acknowledge_nothing() {
         },
         |round| {
             for _ in 0..round % 8 {
-                _ = sets.report_in(&LOG, round, &A, 1);
-                _ = sets.report_in(&LOG, round, &A, 0);
+                _ = sets.in_epoch(&LOG, round).report(&A, 1);
+                _ = sets.in_epoch(&LOG, round).report(&A, 0);
             }
             is_back.store(true, SeqCst);
         },
         |round| {
-            *parked.lock().unwrap() = Some(sets.wait_for_in(&LOG, round, 1, NEVER));
+            *parked.lock().unwrap() = Some(sets.in_epoch(&LOG, round).wait_for(1, NEVER));
             b_came_late.store(is_back.load(SeqCst), SeqCst);
-            sets.report_in(&LOG, round, &B, 1).unwrap();
+            sets.in_epoch(&LOG, round).report(&B, 1).unwrap();
         },
         |_, ()| {
             let wait = parked.lock().unwrap().take();
@@ -116,8 +116,8 @@ fn next_epoch_acknowledges_nothing_of_the_last() {
                 .unwrap();
         },
         |round| {
-            let mut wait = sets.wait_for_in(&LOG, 2 * round, 1, NEVER);
-            _ = sets.report_in(&LOG, 2 * round, &A, 1); // and B never
+            let mut wait = sets.in_epoch(&LOG, 2 * round).wait_for(1, NEVER);
+            _ = sets.in_epoch(&LOG, 2 * round).report(&A, 1); // and B never
             match poll(&mut wait) {
                 Poll::Ready(Ok(_)) => _ = false_acks.fetch_add(1, SeqCst),
                 Poll::Ready(Err(_)) => _ = over.fetch_add(1, SeqCst),
@@ -132,7 +132,7 @@ fn next_epoch_acknowledges_nothing_of_the_last() {
         |round| {
             let next = 2 * round + 1;
             sets.set(&LOG, next, [(A, 1), (B, 0)], Rule::all()).unwrap();
-            sets.report_in(&LOG, next, &B, 1).unwrap();
+            sets.in_epoch(&LOG, next).report(&B, 1).unwrap();
         },
         |_, ()| {
             sets.remove(&LOG);
@@ -156,18 +156,18 @@ fn growing_sets_acknowledge_nothing_without_a_member() {
             is_in.store(false, SeqCst);
             sets.set(&LOG, round, [(A, 0), (B, 0)], Rule::all())
                 .unwrap();
-            sets.report(&LOG, &A, 1).unwrap();
-            sets.wait_for_in(&LOG, round, 1, NEVER)
+            sets.in_epoch(&LOG, round).report(&A, 1).unwrap();
+            sets.in_epoch(&LOG, round).wait_for(1, NEVER)
         },
         |round| {
             // The member that is replaced is none.
-            _ = sets.report_in(&LOG, round, &B, 1);
+            _ = sets.in_epoch(&LOG, round).report(&B, 1);
         },
         |round| {
             let joined = if round % 2 == 0 {
-                sets.join(&LOG, C, 0)
+                sets.in_epoch(&LOG, round).join(C, 0)
             } else {
-                sets.replace(&LOG, &B, C, 0)
+                sets.in_epoch(&LOG, round).replace(&B, C, 0)
             };
             is_in.store(joined.is_ok(), SeqCst);
         },
@@ -198,11 +198,12 @@ fn memory_of_sets_is_back_where_it_started() {
                     let log = (round % 8) as u8;
                     let epoch = 4 * round + thread;
                     _ = sets.set(&log, epoch, [(A, 0), (B, 0)], Rule::all());
-                    let wait = sets.wait_for(&log, 1, NEVER);
-                    _ = sets.report(&log, &A, 1);
-                    _ = sets.join(&log, C, 1);
-                    _ = sets.report(&log, &B, 1);
-                    _ = sets.leave(&log, &C);
+                    let led = sets.in_epoch(&log, epoch);
+                    let wait = led.wait_for(1, NEVER);
+                    _ = led.report(&A, 1);
+                    _ = led.join(C, 1);
+                    _ = led.report(&B, 1);
+                    _ = led.leave(&C);
                     drop(wait);
                     sets.remove(&log);
                 }

@@ -26,19 +26,21 @@ impl Partition {
 
     /// A future of the high watermark, ready once that passes the record of this epoch.
     pub fn produce(&self, epoch: u64, required_offset: u64) -> WaitFuture<u64> {
-        self.logs.wait_for_in(&(), epoch, required_offset, TIMEOUT)
+        let led = self.logs.in_epoch(&(), epoch);
+        led.wait_for(required_offset, TIMEOUT)
     }
 
     /// A replica has come this far in the log of this epoch's leader, which itself reports under its
     /// log's lock: the last report counts. One that is not in sync joins as soon as it has caught up.
     pub fn fetched(&self, epoch: u64, replica: Replica, offset: u64) -> Result<usize, WaitError> {
-        match self.logs.report_in(&(), epoch, &replica, offset) {
-            Err(WaitError::NoMember) => match self.logs.join_in(&(), epoch, replica, offset) {
+        let led = self.logs.in_epoch(&(), epoch);
+        match led.report(&replica, offset) {
+            Err(WaitError::NoMember) => match led.join(replica, offset) {
                 Err(WaitError::Behind { .. }) => Ok(0), // it goes on catching up
                 joined => joined,
             },
             // It has lost what it had: it holds the others up until it leaves.
-            Err(WaitError::Behind { .. }) => self.logs.leave_in(&(), epoch, &replica),
+            Err(WaitError::Behind { .. }) => led.leave(&replica),
             reported => reported,
         }
     }
@@ -46,10 +48,11 @@ impl Partition {
     /// Takes replicas out of the set that have lagged behind this epoch's leader for too long. Call
     /// it at each half of the limit.
     pub fn shrink(&self, epoch: u64) -> Result<usize, WaitError> {
+        let led = self.logs.in_epoch(&(), epoch);
         let mut answered = 0;
         for (replica, _, lagged_for) in self.logs.lagging(&()) {
             if lagged_for >= LAG_MAX {
-                answered += match self.logs.leave_in(&(), epoch, &replica) {
+                answered += match led.leave(&replica) {
                     Err(WaitError::NoMember) => 0, // it has left meanwhile
                     left => left?,
                 };

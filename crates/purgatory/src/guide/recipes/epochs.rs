@@ -34,7 +34,7 @@ impl Topics {
 
     /// False when the epoch is over: an append of an old leader, or of a topic that was deleted.
     pub fn append(&self, name: &str, epoch: u64, end: u64) -> Result<bool, WaitError> {
-        match self.ends.advance_in(name, epoch, end) {
+        match self.ends.in_epoch(name, epoch).advance(end) {
             Ok(_) => Ok(true),
             Err(WaitError::OtherEpoch { .. }) => Ok(false),
             Err(refused) => Err(refused),

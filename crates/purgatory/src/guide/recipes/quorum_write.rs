@@ -20,7 +20,7 @@ impl Replicas {
 
     /// A future of the committed index, once that is at least `index`, an entry of this term.
     pub fn committed(&self, term: u64, index: u64) -> WaitFuture<u64> {
-        self.indices.wait_for_in(&(), term, index, TIMEOUT)
+        self.indices.in_epoch(&(), term).wait_for(index, TIMEOUT)
     }
 
     pub fn acknowledge(
@@ -29,7 +29,7 @@ impl Replicas {
         replica: usize,
         index: u64,
     ) -> Result<usize, WaitError> {
-        self.indices.report_in(&(), term, &replica, index)
+        self.indices.in_epoch(&(), term).report(&replica, index)
     }
 }
 

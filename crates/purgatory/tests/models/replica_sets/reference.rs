@@ -216,7 +216,7 @@ impl Reference {
         self.cancel(CancelReason::Closed("closed".into()))
     }
 
-    pub(super) fn wait(&mut self, epoch: Option<u64>, threshold: u64) {
+    pub(super) fn wait(&mut self, epoch: u64, threshold: u64) {
         let end = self.at_once(epoch, threshold);
         if end.is_none() {
             self.waiting.push((self.ends.len(), threshold));
@@ -228,17 +228,17 @@ impl Reference {
         self.waiting.retain(|wait| wait.0 != number);
     }
 
-    fn at_once(&self, epoch: Option<u64>, threshold: u64) -> Option<Result<u64, WaitError>> {
+    fn at_once(&self, named: u64, threshold: u64) -> Option<Result<u64, WaitError>> {
         if self.is_closed {
             let closed = CancelReason::Closed("closed".into());
             return Some(Err(WaitError::Cancelled(closed)));
         }
-        match (epoch, self.epoch()) {
-            (Some(_), None) => return Some(Err(WaitError::NoGroup)),
-            (Some(named), Some(present)) if named != present => {
+        match self.epoch() {
+            None => return Some(Err(WaitError::NoGroup)),
+            Some(present) if named != present => {
                 return Some(Err(WaitError::OtherEpoch { named, present }));
             }
-            _ => {}
+            Some(_) => {}
         }
         (self.reached() >= threshold).then(|| Ok(self.reached()))
     }
@@ -332,7 +332,7 @@ impl Reference {
         }
     }
 
-    /// A group enters its epoch. The first one, if it is 0, is that of the waits that are there.
+    /// A group enters its epoch. The first one finds no waits.
     fn enter(&mut self, mut group: Group) -> Called {
         if !group.members.is_empty() {
             behind(group.start, group.watermark)?;
@@ -341,9 +341,6 @@ impl Reference {
         let present = group.epoch;
         group.raise();
         self.group = Some(group);
-        if present == 0 {
-            return Ok(self.meet());
-        }
         Ok(self.cancel(CancelReason::EpochOver { epoch, present }))
     }
 }

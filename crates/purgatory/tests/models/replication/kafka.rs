@@ -380,7 +380,7 @@ impl Cluster {
             }
             _ if leader.members().contains(&from) => {
                 // The controller took it out; this leader did not. It has to have caught up.
-                if leader.sets.replace(&(), &from, from, end).is_err() {
+                if leader.present().replace(&from, from, end).is_err() {
                     return;
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, task::Waker};
 
-use purgatory::{ReplicaSets, Rule, Timeout, WaitFuture};
+use purgatory::{InEpoch, ReplicaSets, Rule, Timeout, WaitFuture};
 use timer_core::ManualTimer;
 
 use super::{Acked, Entry, Node};
@@ -36,11 +36,16 @@ impl Leader {
         }
     }
 
+    /// Its group, in the epoch that it is in: what a node calls that does not look whose a message is.
+    pub(super) fn present(&self) -> InEpoch<'_, ReplicaSets<(), Node>, ()> {
+        self.sets.in_epoch(&(), self.sets.epoch(&()).unwrap_or(0))
+    }
+
     /// Counts a report; one of an epoch, if that is named.
     pub(super) fn report(&self, epoch: Option<u64>, member: Node, end: u64) {
         match epoch {
-            Some(epoch) => _ = self.sets.report_in(&(), epoch, &member, end),
-            None => _ = self.sets.report(&(), &member, end),
+            Some(epoch) => _ = self.sets.in_epoch(&(), epoch).report(&member, end),
+            None => _ = self.present().report(&member, end),
         }
     }
 
@@ -51,18 +56,17 @@ impl Leader {
 
     /// Returns whether a follower is let in.
     pub(super) fn join(&self, member: Node, end: u64) -> bool {
-        self.sets.join(&(), member, end).is_ok()
+        self.present().join(member, end).is_ok()
     }
 
     pub(super) fn leave(&self, member: Node) {
-        _ = self.sets.leave(&(), &member);
+        _ = self.present().leave(&member);
     }
 
     /// Waits for the acknowledgement of a record.
     pub(super) fn wait_for(&mut self, epoch: u64, entry: Entry, end: usize, by: u64) {
-        let wait = self
-            .sets
-            .wait_for_in(&(), epoch, end as u64, Timeout::Never);
+        let group = self.sets.in_epoch(&(), epoch);
+        let wait = group.wait_for(end as u64, Timeout::Never);
         self.waits.push((Acked { entry, end, by }, wait));
     }
 

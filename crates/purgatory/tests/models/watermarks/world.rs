@@ -131,11 +131,8 @@ impl<V: Value> World<V> {
                 self.saw(Saw::Changed(watermarks.advance(&key, V::of(value))));
             }
             Act::Advance(key, Some(epoch), value) => {
-                self.saw(Saw::Changed(watermarks.advance_in(
-                    &key,
-                    epoch,
-                    V::of(value),
-                )));
+                let in_epoch = watermarks.in_epoch(&key, epoch);
+                self.saw(Saw::Changed(in_epoch.advance(V::of(value))));
             }
             Act::Add(key, by) => self.saw(Saw::Changed(V::add(watermarks, key, by))),
             Act::Remove(key) => self.saw(Saw::Changed(Ok(watermarks.remove(&key)))),
@@ -177,7 +174,10 @@ impl<V: Value> World<V> {
             Kind::Callback => return self.park(number, plan),
             Kind::One => Future1::One(key, self.watermarks.wait_for(&key, threshold, timeout)),
             Kind::OneIn(epoch) => {
-                let wait = self.watermarks.wait_for_in(&key, epoch, threshold, timeout);
+                let wait = self
+                    .watermarks
+                    .in_epoch(&key, epoch)
+                    .wait_for(threshold, timeout);
                 Future1::One(key, wait)
             }
             Kind::Wanted => Future1::One(key, self.watermarks.wanted(&key, timeout)),
