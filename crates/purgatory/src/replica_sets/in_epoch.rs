@@ -5,7 +5,7 @@ use crate::{
     error::{Refused, WaitError},
     in_epoch::InEpoch,
     operation::{OperationId, Outcome, Timeout},
-    replica_sets::ReplicaSets,
+    replica_sets::{ReplicaSets, set::Set},
     wait::WaitFuture,
     watches::{ToKey, WatchKey},
     watermarks::{Callback, WatermarkValue, rank},
@@ -50,6 +50,13 @@ where
     V: WatermarkValue,
     Q: ToKey<G> + ?Sized,
 {
+    fn change(
+        &self,
+        change: impl FnOnce(&mut Set<M>, u64) -> Result<u64, WaitError>,
+    ) -> Result<usize, WaitError> {
+        self.form.change(self.key, Some(self.epoch), change)
+    }
+
     /// Records what a member has. Returns how many waits this completed.
     ///
     /// One lock, O(members) under it, and what an [advance](crate::Watermarks::advance) of the
@@ -64,10 +71,7 @@ where
     /// is slow is no error.
     pub fn report(&self, member: &M, value: V) -> Result<usize, WaitError> {
         let value = rank(value);
-        self.form
-            .change(self.key, Some(self.epoch), |set, watermark| {
-                set.report(member, value, watermark)
-            })
+        self.change(|set, watermark| set.report(member, value, watermark))
     }
 
     /// Lets a member into the set, which has reported `value`. Returns how many waits this
@@ -82,10 +86,7 @@ where
     pub fn join(&self, member: M, value: V) -> Result<usize, WaitError> {
         let value = rank(value);
         let mut member = Some(member); // a refused one is dropped unlocked
-        self.form
-            .change(self.key, Some(self.epoch), |set, watermark| {
-                set.join(&mut member, value, watermark)
-            })
+        self.change(|set, watermark| set.join(&mut member, value, watermark))
     }
 
     /// Takes a member out of the set. Returns how many waits this completed: what it alone had held
@@ -103,10 +104,7 @@ where
     /// [`NoMember`](WaitError::NoMember).
     pub fn leave(&self, member: &M) -> Result<usize, WaitError> {
         let mut gone = None; // it is dropped unlocked
-        self.form
-            .change(self.key, Some(self.epoch), |set, watermark| {
-                set.leave(member, &mut gone, watermark)
-            })
+        self.change(|set, watermark| set.leave(member, &mut gone, watermark))
     }
 
     /// Replaces a member by another that has reported `value`, in one step. Returns how many waits
@@ -122,10 +120,7 @@ where
     pub fn replace(&self, old: &M, new: M, value: V) -> Result<usize, WaitError> {
         let value = rank(value);
         let mut new = Some(new); // and then the old one, which is dropped unlocked
-        self.form
-            .change(self.key, Some(self.epoch), |set, watermark| {
-                set.replace(old, &mut new, value, watermark)
-            })
+        self.change(|set, watermark| set.replace(old, &mut new, value, watermark))
     }
 
     /// Returns a future of the group's watermark, ready once that is at least `threshold`. It
