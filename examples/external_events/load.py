@@ -60,7 +60,7 @@ async def http(port, request, body=""):
     head, end, body = data.partition(b"\r\n\r\n")
     if not end:
         raise ConnectionResetError("no whole answer")
-    check(b"\r\n\r\nHTTP/1.1" not in body, "two answers to one request")
+    check(b"HTTP/1.1 " not in body, "two answers to one request")
     status, *headers = head.decode().split("\r\n")
     headers = dict(line.lower().split(": ", 1) for line in headers)
     if len(body) != int(headers.get("content-length", 0)):
@@ -320,17 +320,30 @@ async def asleep(stage):
     stage.disturb(begun)
 
 
-async def made_anew(stage):
-    print("== the NATS server loses its stream; clients of the old one are answered")
+async def lose_store(stage):
+    await stage.nats.end(signal.SIGTERM)
+    shutil.rmtree(stage.store)
+    await stage.start_nats()
+
+
+async def delete_stream(stage):
+    """Gateways keep their connections."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", stage.nats_port)
+    writer.write(b"CONNECT {}\r\nSUB answer 1\r\nPUB $JS.API.STREAM.DELETE.ORDERS answer 0\r\n\r\n")
+    answer = await asyncio.wait_for(reader.readuntil(b'"success":true'), STEP_S)
+    check(b"stream_delete_response" in answer, f"not deleted: {answer}")
+    writer.close()
+
+
+async def made_anew(stage, how, lose):
+    print(f"== {how}; clients of the old one are answered")
     orders, epoch = range(20), stage.epoch
     ask = lambda at, order, of: http(
         stage.ports[at % GATEWAYS], f"GET /orders/{order}?seen={stage.last(order)}&epoch={of}&wait=60s"
     )
     waits = [asyncio.create_task(ask(order, order, epoch)) for order in orders]
     await stage.until_parked([7, 7, 6])
-    await stage.nats.end(signal.SIGTERM)
-    shutil.rmtree(stage.store)
-    await stage.start_nats()
+    await lose(stage)
     answers = await asyncio.wait_for(asyncio.gather(*waits), STEP_S)
     check(all(answer.status == 410 for answer in answers), f"not all 410: {answers}")
     stage.posted = [dict() for _ in range(ORDERS)]
@@ -381,7 +394,8 @@ async def run(stage):
     versions = [await stage.metric(at, "external_events_version_total") for at in range(GATEWAYS)]
     check(len(set(versions)) == 1, f"the gateways know different versions: {versions}")
     print(f"  at rest: 0 parked on each gateway, all at version {versions[0]}")
-    await made_anew(stage)
+    await made_anew(stage, "the NATS server loses its stream", lose_store)
+    await made_anew(stage, "the stream is deleted", delete_stream)
     await shutdown(stage)
 
 

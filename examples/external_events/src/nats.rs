@@ -14,7 +14,7 @@ use async_nats::{ConnectOptions, Event, connection::State};
 use example_support::say;
 use futures_util::StreamExt;
 use tokio::sync::{oneshot, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::orders::{Order, Orders, Seen};
 
@@ -31,6 +31,8 @@ const ANSWER: Duration = Duration::from_secs(3);
 const MAKING_ATTEMPTS: usize = 5;
 /// The time between two of them.
 const MAKING_PAUSE: Duration = Duration::from_millis(100);
+/// The time between two looks at whether the stream is the same one.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The longest time until everything is read at the start.
 const CATCH_UP: Duration = Duration::from_secs(30);
 
@@ -95,8 +97,7 @@ impl Nats {
     /// epoch is the one before: that client hears of the new one when it asks.
     pub(crate) async fn publish(&self, id: &str, state: String) -> Result<Seen> {
         let epoch = self.orders.epoch();
-        let connection = self.jetstream.client().connection_state();
-        ensure!(connection == State::Connected, "not connected to NATS");
+        ensure!(self.is_connected(), "not connected to NATS");
         let subject = format!("{PREFIX}{id}");
         let sent = self.jetstream.publish(subject, state.into()).await?;
         let acknowledged = sent.await?;
@@ -104,6 +105,10 @@ impl Nats {
             epoch,
             version: acknowledged.sequence,
         })
+    }
+
+    fn is_connected(&self) -> bool {
+        self.jetstream.client().connection_state() == State::Connected
     }
 
     /// Gets the stream, which the first gateway makes.
@@ -143,6 +148,13 @@ impl Nats {
         }
     }
 
+    /// Fails if the stream is another one now than in this epoch.
+    async fn ensure_same(&self, epoch: u64) -> Result<()> {
+        let same = self::epoch(&self.stream().await?) == epoch;
+        ensure!(same, "stream {STREAM} was made anew just now");
+        Ok(())
+    }
+
     /// Follows until there is a new connection: the consumer may have ended with the old one.
     async fn follow_connection(
         &mut self,
@@ -162,12 +174,14 @@ impl Nats {
         }
 
         let consumer = self.consumer(&stream).await?;
-        let unchanged = self::epoch(&self.stream().await?) == epoch;
-        ensure!(unchanged, "stream {STREAM} was made anew just now");
+        self.ensure_same(epoch).await?;
 
         // One message after the other; `pending` counts those that the server has still to send.
         let mut pending = consumer.cached_info().num_pending;
         let mut messages = consumer.messages().await?;
+        let mut looks = interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        looks.reset(); // the first look was just now
         loop {
             if pending == 0
                 && let Some(caught_up) = caught_up.take()
@@ -177,6 +191,14 @@ impl Nats {
             let message = tokio::select! {
                 message = messages.next() => message.context("the consumer ended")??,
                 _ = self.connections.changed() => return Ok(()),
+                // When the stream is deleted, the consumer waits for one of its name and goes on
+                // there, behind versions that the new one does not have yet.
+                _ = looks.tick() => {
+                    if self.is_connected() {
+                        self.ensure_same(epoch).await?;
+                    }
+                    continue;
+                }
             };
             let info = message.info().map_err(io::Error::other)?;
             pending = info.pending;

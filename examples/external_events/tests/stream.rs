@@ -2,7 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use external_events_example::{nats::Nats, orders::Orders};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::SeqCst},
+};
+use std::time::Duration;
+
+use external_events_example::nats::Nats;
+use external_events_example::orders::{News, Orders, Seen, Since};
 use purgatory::Purgatory;
 use serde_json::{Value, json};
 use tokio::{
@@ -10,6 +17,10 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::mpsc,
 };
+
+/// The moments when two streams of one name were made.
+const FIRST: &str = "2024-05-01T12:00:00Z";
+const SECOND: &str = "2024-05-01T12:00:01Z";
 
 /// A NATS server of one connection. It answers questions to JetStream as `answer` says, and reports
 /// the subject of each.
@@ -33,7 +44,8 @@ async fn play_server(
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
             ["PING"] => connection.write_all(b"PONG\r\n").await.unwrap(),
-            ["SUB", _, id] => subscription = id.to_owned(),
+            // The first one is for answers, the next one is the consumer's.
+            ["SUB", _, id] if subscription.is_empty() => subscription = id.to_owned(),
             ["PUB", subject, reply, length] => {
                 let mut body = vec![0; length.parse::<usize>().unwrap() + 2];
                 connection.read_exact(&mut body).await.unwrap();
@@ -55,15 +67,40 @@ fn error(code: u64, number: u64, description: &str) -> Value {
         "error": {"code": code, "err_code": number, "description": description}})
 }
 
-fn stream() -> Value {
+fn stream(created: &str) -> Value {
     json!({"type": "io.nats.jetstream.api.v1.stream_info_response",
         "config": {"name": "ORDERS", "subjects": ["orders.*"], "retention": "limits",
             "max_consumers": -1, "max_msgs": 100, "max_bytes": -1, "max_age": 0,
             "max_msgs_per_subject": 1, "max_msg_size": -1, "discard": "old", "storage": "file",
             "num_replicas": 1},
-        "created": "2024-05-01T12:00:00Z",
+        "created": created,
         "state": {"messages": 0, "bytes": 0, "first_seq": 0, "first_ts": "0001-01-01T00:00:00Z",
             "last_seq": 0, "last_ts": "0001-01-01T00:00:00Z", "consumer_count": 0}})
+}
+
+/// A consumer that has nothing to send.
+fn consumer() -> Value {
+    json!({"type": "io.nats.jetstream.api.v1.consumer_create_response",
+        "stream_name": "ORDERS", "name": "played", "created": FIRST,
+        "config": {"name": "played", "deliver_policy": "last_per_subject", "ack_policy": "none",
+            "max_deliver": 1, "replay_policy": "instant", "filter_subject": "orders.*"},
+        "delivered": {"consumer_seq": 0, "stream_seq": 0},
+        "ack_floor": {"consumer_seq": 0, "stream_seq": 0},
+        "num_ack_pending": 0, "num_redelivered": 0, "num_waiting": 0, "num_pending": 0})
+}
+
+/// Plays a server that answers so; returns its address.
+async fn serve(
+    answer: impl FnMut(&str) -> Option<Value> + Send + 'static,
+    asked: mpsc::UnboundedSender<String>,
+) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        let (connection, _) = listener.accept().await.unwrap();
+        play_server(connection, answer, asked).await;
+    });
+    url
 }
 
 /// Starts a gateway's follower on a server that answers so. Returns the subjects of its questions
@@ -71,13 +108,8 @@ fn stream() -> Value {
 async fn start(
     answer: impl FnMut(&str) -> Option<Value> + Send + 'static,
 ) -> Result<Vec<String>, anyhow::Error> {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = listener.local_addr().unwrap().to_string();
     let (asked, mut questions) = mpsc::unbounded_channel();
-    tokio::spawn(async move {
-        let (connection, _) = listener.accept().await.unwrap();
-        play_server(connection, answer, asked).await;
-    });
+    let url = serve(answer, asked).await;
     let orders = Orders::new(Purgatory::new("orders").unwrap(), 100);
     let starting = Nats::start(&url, &orders, 100);
     let has_stream = async {
@@ -101,7 +133,7 @@ async fn stream_that_another_gateway_makes_is_found() {
     const OVERLAP: &str = "subjects overlap with an existing stream";
     let mut is_made = false;
     let asked = start(move |subject| match subject {
-        "$JS.API.STREAM.INFO.ORDERS" if is_made => Some(stream()),
+        "$JS.API.STREAM.INFO.ORDERS" if is_made => Some(stream(FIRST)),
         "$JS.API.STREAM.INFO.ORDERS" => Some(error(404, 10059, "stream not found")),
         "$JS.API.STREAM.CREATE.ORDERS" => {
             is_made = true; // by the other gateway
@@ -112,6 +144,31 @@ async fn stream_that_another_gateway_makes_is_found() {
     let asked = asked.await.unwrap();
     assert_eq!(asked[1], "$JS.API.STREAM.CREATE.ORDERS", "{asked:?}");
     assert_eq!(asked[2], "$JS.API.STREAM.INFO.ORDERS", "{asked:?}");
+}
+
+/// The connection stays, so only a look at the stream tells.
+#[tokio::test]
+async fn stream_made_anew_by_a_server_that_lives_is_noticed() {
+    let is_anew = Arc::new(AtomicBool::new(false));
+    let anew = is_anew.clone();
+    let answer = move |subject: &str| match subject {
+        "$JS.API.STREAM.INFO.ORDERS" if anew.load(SeqCst) => Some(stream(SECOND)),
+        "$JS.API.STREAM.INFO.ORDERS" => Some(stream(FIRST)),
+        _ if subject.starts_with("$JS.API.CONSUMER.CREATE") => Some(consumer()),
+        _ => None,
+    };
+    let url = serve(answer, mpsc::unbounded_channel().0).await;
+    let orders = Orders::new(Purgatory::new("orders").unwrap(), 100);
+    Nats::start(&url, &orders, 100).await.unwrap();
+
+    let epoch = orders.epoch();
+    let seen = Seen { epoch, version: 7 };
+    let wait = orders.wait(&"7".into(), Since::Version(seen), Duration::from_secs(30));
+    is_anew.store(true, SeqCst);
+    let news = News::Anew {
+        epoch: epoch + 1_000_000,
+    };
+    assert_eq!(wait.await, Ok(news));
 }
 
 #[tokio::test]
