@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::name;
 use crate::Answer;
-use crate::partition::{Change, FOLLOWERS, LogEnd, Partition};
+use crate::partition::{Change, FOLLOWERS, Log, LogEnd, Partition};
 
 /// The number of produces that have ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -126,7 +126,9 @@ impl Audit {
             Answer::Acknowledged => {
                 // The promise of acks=all, checked before anything can change.
                 let mut logs = tally.out.iter().zip(&partition.followers);
-                if logs.any(|(is_out, log)| !is_out && log.end() < offset) {
+                // A log that does not know of this leader has the last one's record there.
+                let lacks = |log: &Log| log.end() < offset || log.epoch() < epoch;
+                if logs.any(|(is_out, log)| !is_out && lacks(log)) {
                     self.report(TOO_SOON, 1, place);
                 }
                 // A leader that came meanwhile has it, too.
@@ -285,15 +287,19 @@ impl Audit {
     fn compare_logs(&self, partition: &Partition, tally: &Tally) {
         for (follower, log) in partition.followers.iter().enumerate() {
             let place = || format!("{} in {}, at {}", name(follower), partition.key, log.end());
-            // An acknowledged record lies below the log's end, or is missing. A follower that
-            // fell out need not have those acknowledged without it.
+            // A log that does not know of the last leader was stalled, and has nothing of its epoch.
+            let knows_leader = log.epoch() == partition.log.epoch();
+            let has = match tally.starts.last() {
+                Some(start) if !knows_leader => log.end().min(*start),
+                _ => log.end(),
+            };
+            // An acknowledged record lies below that, or is missing. A follower that fell out need
+            // not have those acknowledged without it.
             if !tally.out[follower] {
-                let missing = tally.acknowledged().saturating_sub(log.end());
+                let missing = tally.acknowledged().saturating_sub(has);
                 self.report(MISSING, missing, place);
             }
-            // A log that does not know of the last leader was stalled. Any other is the leader's, as
-            // far as it goes.
-            let knows_leader = log.epoch() == partition.log.epoch();
+            // Any other log is the leader's, as far as it goes.
             let differs = match partition.digest_at(log.end()) {
                 Some(digest) => digest != log.digest(),
                 None => log.end() > partition.log.end(),

@@ -238,6 +238,36 @@ fn record_that_the_next_leader_lacks_is_found() {
     }
 }
 
+/// A follower that is stalled has a record of the last leader in its place.
+#[test]
+fn record_that_a_follower_has_of_another_leader_is_found() {
+    let stage = stage("");
+    let partition = &stage.partitions[0];
+    for number in 0..2 {
+        partition.append(record(number), |_| ());
+    }
+    partition.followers[NEXT_LEADER].append(&[record(0)]);
+    partition.followers[1].append(&[record(0), record(1)]);
+    let change = partition.change_leader(|_| ());
+    stage.audit.leader_changed(partition, &change);
+    // The last leader follows, and has the new one's record.
+    let end = partition.append(record(2), |_| ());
+    partition.fetch(NEXT_LEADER, &mut Vec::new());
+    partition.followers[NEXT_LEADER].append(&[record(2)]);
+
+    let last = |offset| LogEnd { epoch: 0, offset };
+    for (answer, end) in [
+        (Answer::Acknowledged, last(1)),
+        (Answer::LeaderChanged, last(2)),
+        (Answer::Acknowledged, end), // planted: the other follower lacks it
+    ] {
+        stage.audit.record(partition, &answer, end, MS, 7);
+    }
+    let found = stage.audit.finish(&stage.partitions);
+    let found: Vec<_> = found.iter().map(|it| (it.fault, it.count)).collect();
+    assert_eq!(found, [(MISSING, 1), (TOO_SOON, 1)]);
+}
+
 #[test]
 fn follower_that_joins_behind_is_found() {
     let stage = stage("");
