@@ -62,12 +62,19 @@ impl Pool {
         let idle = self.idle.clone();
         async move {
             let _permit = permit.await?;
-            let connection = Some(idle.lock().unwrap().take()?);
-            Ok(Pooled {
+            let connection = idle.lock().unwrap().take()?;
+            let mut pooled = Pooled {
                 connection,
                 idle,
                 _permit,
-            })
+            };
+            // None was idle. In a program: connect here. If that fails, or the client goes
+            // meanwhile, the drop of `pooled` makes room for the next.
+            if pooled.connection.is_none() {
+                let connection = pooled.idle.lock().unwrap().open();
+                pooled.connection = Some(connection);
+            }
+            Ok(pooled)
         }
     }
 
@@ -91,21 +98,23 @@ impl Pool {
 }
 
 impl Idle {
-    fn take(&mut self) -> Result<Connection, WaitError> {
+    /// A place, with a connection if one is idle.
+    fn take(&mut self) -> Result<Option<Connection>, WaitError> {
         // The client had its permit before the close.
         if self.is_closed {
             let reason = CancelReason::Closed("the pool was closed".into());
             return Err(WaitError::Cancelled(reason));
         }
         self.in_use += 1;
-        if let Some(connection) = self.connections.pop() {
-            return Ok(connection);
-        }
-        self.opened += 1; // in a program: connect here, without the lock
-        Ok(Connection {
+        Ok(self.connections.pop())
+    }
+
+    fn open(&mut self) -> Connection {
+        self.opened += 1;
+        Connection {
             number: self.opened,
             is_broken: false,
-        })
+        }
     }
 
     /// Closes idle connections beyond the bound.
