@@ -68,9 +68,10 @@ impl Grace {
         wait
     }
 
-    /// Puts the next round off by `wait`, after a clock that panicked: that is no pause.
-    pub(super) fn put_off(&mut self, wait: Duration) {
-        self.planned_ns = later_ns(self.planned_ns, wait);
+    /// Puts the next round off by `wait`, after a clock that panicked: that is no pause. A call at
+    /// `called_ns` (`u64::MAX` for none) meant the one that panicked.
+    pub(super) fn put_off(&mut self, called_ns: u64, wait: Duration) {
+        self.planned_ns = later_ns(self.planned_ns.min(called_ns), wait);
     }
 
     /// Begins a round. Returns the rest of the grace period, which may begin with this round, if

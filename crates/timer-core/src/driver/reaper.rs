@@ -102,7 +102,8 @@ impl Rounds {
     pub(super) fn round(&mut self) -> Pause {
         let panics = self.panics.clone();
         let pause = panics.contain(|| self.advance_all()).unwrap_or_else(|| {
-            self.grace.put_off(AFTER_PANIC);
+            let called_ns = self.shared.called_ns.swap(u64::MAX, Ordering::AcqRel);
+            self.grace.put_off(called_ns, AFTER_PANIC);
             Pause::For(AFTER_PANIC)
         });
         self.woken = !matches!(pause, Pause::None | Pause::Yield);
@@ -583,6 +584,29 @@ mod tests {
         reaper.round_after(20 * MS);
         let late = AFTER_PANIC + 21 * MS;
         assert_eq!(reaper.round_after(late), (Pause::For(20 * MS), 0));
+        assert_eq!(reaper.driver.stats().graces, 1);
+    }
+
+    /// It was idle, and called.
+    #[test]
+    fn the_wait_after_a_panic_of_the_clock_in_a_round_that_was_called_is_no_pause() {
+        let panics = Arc::new(AtomicUsize::new(0));
+        let mut reaper = reaper(|driver, clock| {
+            driver.config.grace = Some(20 * MS);
+            driver.clock = DriverClock::User(Arc::new(Panicking(clock, panics.clone())));
+        });
+        assert_eq!(reaper.round_after(NONE), (Pause::UntilWoken, 0));
+        reaper.schedule(50 * MS);
+        panics.store(1, Ordering::Relaxed); // as the round begins
+        assert_eq!(reaper.round_after(NONE), (Pause::For(AFTER_PANIC), 0));
+        assert_eq!(reaper.round_after(AFTER_PANIC), (Pause::UntilWoken, 1));
+        assert_eq!(reaper.driver.stats().graces, 0);
+        // A pause in that wait is noticed.
+        reaper.schedule(50 * MS);
+        panics.store(1, Ordering::Relaxed);
+        reaper.round_after(NONE);
+        let late = AFTER_PANIC + 21 * MS;
+        assert_eq!(reaper.round_after(late), (Pause::For(20 * MS), 1));
         assert_eq!(reaper.driver.stats().graces, 1);
     }
 
