@@ -308,6 +308,9 @@ impl<K: WatchKey, B: Beside> Engine for Values<K, B> {
         if let Some(key) = left.emptied_key {
             table.frame.call(|| drop(key));
         }
+        if let Outcome::Cancelled(reason) = left.outcome {
+            table.frame.call(|| drop(reason)); // its last copy may be this one
+        }
     }
 
     fn key_of(records: &Keys<K, Mark<B>>, wait: &Wait) -> K {

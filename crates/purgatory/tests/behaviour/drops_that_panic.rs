@@ -199,3 +199,19 @@ fn kept_replies_that_panic_are_counted_each() {
     contained(|| drop(stream));
     assert_eq!(replies.waits().stats().panics, 2);
 }
+
+/// Inside a callback, whose call drops what is left of the wait.
+#[test]
+fn a_reason_of_a_wait_for_a_value_that_panics_is_counted() {
+    let (timer, waits, log_ends) = watermarks::<u32>();
+    let calls: Waits = Purgatory::on(&timer, "calls").unwrap();
+    let parked = log_ends.park(&1, 7, MINUTE, drop).unwrap().unwrap();
+    let inside = waits.clone();
+    let cancel = move |_| {
+        let reason = Reason::with("over", panics_on_drop());
+        assert_eq!(inside.cancel(parked, reason), ReachResult::Reached(()));
+    };
+    calls.park(when(|| false, cancel), &[1], MINUTE);
+    assert_eq!(contained(|| calls.complete_all()), 1);
+    assert_eq!(waits.stats().panics, 1);
+}
