@@ -127,6 +127,7 @@ impl<K: WatchKey, S> Shared<K, S> {
             table.lock(number).each_key(keep);
         }
         table.signal_several(&keys);
+        table.drop_keys(keys);
     }
 }
 
@@ -292,7 +293,9 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     /// Panics as [`update`](Self::update) does.
     pub fn update_keys<R>(&self, change: impl FnOnce(&mut S) -> (R, Vec<K>)) -> R {
         let (result, keys) = self.shared.change("Monitor::update_keys called", change);
-        self.shared.purgatory.handle.table.signal_several(&keys);
+        let table = &self.shared.purgatory.handle.table;
+        table.signal_several(&keys);
+        table.drop_keys(keys);
         result
     }
 

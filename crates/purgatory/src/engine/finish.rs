@@ -111,6 +111,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
+    /// Drops keys that were copied for a signal. A panic of one reaches no other.
+    pub(crate) fn drop_keys(&self, keys: Vec<K>) {
+        for key in keys {
+            self.drop_key(key);
+        }
+    }
+
     /// Releases secondary watches, the last first, `max` at most; returns how many. Keys without
     /// waiters go to `emptied_key`, with nothing locked.
     #[inline(never)]

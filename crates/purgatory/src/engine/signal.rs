@@ -59,6 +59,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             enqueue(move || {
                 let signal = || core.signal_several_now(&core.frame.enter(), &keys);
                 core.frame.call(signal); // the `Eq` of a key may panic
+                core.drop_keys(keys);
             });
         } else {
             self.signal_several_now(&call, keys);
@@ -107,13 +108,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // An argument is the caller's and stays here: the queued event is one without.
         let is_for_one = matches!(event, Event::One);
         let core = self.clone();
-        enqueue(move || core.signal_queued(&key, hash, is_for_one));
+        enqueue(move || core.signal_queued(key, hash, is_for_one));
     }
 
-    fn signal_queued(self: &Arc<Self>, key: &K, hash: u64, is_for_one: bool) {
+    fn signal_queued(self: &Arc<Self>, key: K, hash: u64, is_for_one: bool) {
         let event = if is_for_one { Event::One } else { Event::All };
-        let signal = || _ = self.signal_now(&self.frame.enter(), key, hash, event);
+        let signal = || _ = self.signal_now(&self.frame.enter(), &key, hash, event);
         self.frame.call(signal); // the key's `Eq` may panic
+        self.drop_key(key);
     }
 
     #[inline(always)]

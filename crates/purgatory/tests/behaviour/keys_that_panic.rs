@@ -365,3 +365,54 @@ fn a_park_whose_last_key_panics_contains_the_reason_of_its_end() {
         return;
     }
 }
+
+/// Those that a signal inside a callback keeps until it is its turn.
+#[test]
+fn keys_that_panic_behind_a_signal_in_a_callback_are_contained() {
+    let (_timer, waits) = by_hand();
+    let panics = Arc::new(AtomicBool::new(false));
+    let key = |number| Undroppable(number, panics.clone());
+    waits.park(never(), &[key(2)], NEVER);
+    let (signals, signalled, armed) = (waits.clone(), key(2), panics.clone());
+    let signal = move |_| {
+        assert_eq!(signals.check_and_complete(&signalled), 0);
+        drop(signalled);
+        armed.store(true, SeqCst);
+    };
+    waits.park(when(|| false, signal), &[key(1)], NEVER);
+    let called = || waits.complete_for_key(&key(1));
+    assert_eq!(catch_unwind(AssertUnwindSafe(called)).unwrap(), 1);
+    panics.store(false, SeqCst);
+    assert_eq!((waits.len(), waits.stats().panics), (1, 1));
+}
+
+#[test]
+fn keys_that_panic_behind_a_change_are_contained() {
+    let panics = Arc::new(AtomicBool::new(false));
+    let key = |number| Undroppable(number, panics.clone());
+    let changes = Monitor::on(&ManualTimer::new(), "test", ()).unwrap();
+    let _waits = changes.wait(&[key(2), key(3)], NEVER, |()| false);
+    let change = |by: &dyn Fn()| {
+        let before = changes.purgatory().stats().panics;
+        assert!(catch_unwind(AssertUnwindSafe(by)).is_ok());
+        panics.store(false, SeqCst);
+        changes.purgatory().stats().panics - before
+    };
+    let arm = || panics.store(true, SeqCst);
+    assert_eq!(change(&|| changes.update(|()| arm())), 1);
+    let keys = || vec![key(2), key(2)];
+    let both = || changes.update_keys(|()| (arm(), keys()));
+    assert_eq!(change(&both), 2);
+    // Inside a callback, whose call has copies of its own.
+    let (own, inside) = (panics.clone(), changes.clone());
+    let keys = keys();
+    let update = move |_| {
+        inside.update_keys(|()| ((), keys));
+        own.store(true, SeqCst);
+    };
+    changes
+        .purgatory()
+        .park(when(|| false, update), &[key(1)], NEVER);
+    let nested = || assert_eq!(changes.purgatory().complete_for_key(&key(1)), 1);
+    assert_eq!(change(&nested), 2);
+}
