@@ -9,6 +9,7 @@
 use std::{mem, time::Duration};
 
 use smallvec::SmallVec;
+use timer_core::driver::contain;
 
 use crate::{error::WaitError, operation::CancelReason};
 
@@ -145,6 +146,16 @@ impl<M> Default for Set<M> {
     }
 }
 
+/// Members that panic as they are dropped are contained one by one: two panics in one drop are an
+/// abort.
+impl<M> Drop for Set<M> {
+    fn drop(&mut self) {
+        for member in self.members.drain(..) {
+            let _ = contain(|| drop(member));
+        }
+    }
+}
+
 impl<M: Eq + Clone> Set<M> {
     /// Makes a set of members that are told apart. The highest value is the leader's log end. It
     /// counts once its epoch [begins](Self::begin).
@@ -155,14 +166,11 @@ impl<M: Eq + Clone> Set<M> {
         rule: Rule,
         members: impl IntoIterator<Item = (M, u64)>,
     ) -> Result<Self, WaitError> {
-        let mut set = Set {
-            rule,
-            ..Set::default()
-        };
+        let mut set = Set::default();
+        set.rule = rule;
+        let mut comes_twice = false;
         for (name, value) in members {
-            if set.place_of(&name).is_some() {
-                return Err(WaitError::IsMember);
-            }
+            comes_twice |= set.place_of(&name).is_some();
             set.start = set.start.max(Some(value));
             set.members.push(Member {
                 name,
@@ -170,7 +178,11 @@ impl<M: Eq + Clone> Set<M> {
                 lag: None,
             });
         }
-        Ok(set)
+        // Once the set has all members, and so drops them.
+        match comes_twice {
+            true => Err(WaitError::IsMember),
+            false => Ok(set),
+        }
     }
 
     /// Makes the set of the next epoch: the same members and rule, and what they are known to have.

@@ -188,6 +188,16 @@ impl<E: Engine> Table<E> {
         }
     }
 
+    /// Drops values of the user's in turn. A panic of one reaches no other: two in one drop are an
+    /// abort.
+    pub(crate) fn drop_each<T: Send + 'static>(self: &Arc<Self>, values: Vec<T>) {
+        self.frame.enter().in_turn(self, |table| {
+            for value in values {
+                table.frame.call(|| drop(value));
+            }
+        });
+    }
+
     /// Makes a batch of waits that end now.
     #[inline]
     pub(crate) fn batch(&self) -> Batch<E> {

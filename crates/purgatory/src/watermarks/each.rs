@@ -116,6 +116,7 @@ impl<K: WatchKey> Each<K> {
         drop(state);
         self.give_up();
         if let Some(error) = error {
+            self.table.drop_each(keys);
             return Some(Err(error));
         }
         let mut reached = Vec::with_capacity(keys.len());
@@ -184,9 +185,7 @@ impl<K: WatchKey, V: WatermarkValue> AnswerOrigin<Vec<(K, V)>> for Each<K> {
         drop(state);
         self.give_up();
         self.table.call_in_turn(&call, || drop(waker));
-        for key in keys {
-            self.table.call_in_turn(&call, || drop(key));
-        }
+        self.table.drop_each(keys);
         self.table.call_in_turn(&call, || drop(error));
     }
 

@@ -215,3 +215,29 @@ fn a_reason_of_a_wait_for_a_value_that_panics_is_counted() {
     assert_eq!(contained(|| calls.complete_all()), 1);
     assert_eq!(waits.stats().panics, 1);
 }
+
+/// A confirmation whose copies end the requests that it is for, and that panics as it is dropped.
+struct Unwanted(Arc<Mutex<Vec<WaitFuture<Unwanted>>>>);
+
+impl Clone for Unwanted {
+    fn clone(&self) -> Self {
+        self.0.lock().unwrap().clear();
+        Unwanted(self.0.clone())
+    }
+}
+
+impl Drop for Unwanted {
+    fn drop(&mut self) {
+        panic!("dropped");
+    }
+}
+
+/// Each of several.
+#[test]
+fn undelivered_copies_that_panic_are_counted_each() {
+    let scope = ReplyScope::on(&ManualTimer::new(), "client").unwrap();
+    let requests: Vec<_> = (0..3).map(|_| scope.expect(MINUTE).unwrap().1).collect();
+    let value = Unwanted(Arc::new(Mutex::new(requests)));
+    assert_eq!(contained(|| scope.deliver_up_to(3, value)), 0);
+    assert_eq!(scope.waits().stats().panics, 3);
+}

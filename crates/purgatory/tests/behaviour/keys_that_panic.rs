@@ -315,6 +315,47 @@ fn several_keys_that_panic_as_they_are_dropped_are_contained() {
     );
 }
 
+/// The future that takes the failure has them, too.
+#[test]
+fn keys_of_a_failure_that_panic_are_contained() {
+    let panics = Arc::new(AtomicBool::new(false));
+    let (_timer, waits, values) = watermarks_with(|builder| builder);
+    let key = Undroppable(2, panics.clone());
+    let mut each = values.wait_for_each(&[(key.clone(), 1), (key.clone(), 2)], NEVER);
+    waits.cancel_all("over");
+    panics.store(true, SeqCst);
+    let taken = catch_unwind(AssertUnwindSafe(|| over(&mut each)));
+    panics.store(false, SeqCst);
+    assert!(taken.unwrap().is_err());
+    assert_eq!(waits.stats().panics, 2);
+}
+
+/// As their set is replaced, as another is refused, and as the group is removed.
+#[test]
+fn members_that_panic_as_they_are_dropped_harm_no_other() {
+    let panics = Arc::new(AtomicBool::new(false));
+    let sets = ReplicaSets::on(&ManualTimer::new(), "test").unwrap();
+    let members = [1, 2].map(|number| ((number, Undroppable(2, panics.clone())), 7));
+    let twice = [&members[..], &members[..]].concat();
+    let set = |epoch, members: Vec<_>| sets.set(&1, epoch, members, Rule::all());
+    let (first, second, third) = (members.to_vec(), members.to_vec(), members.to_vec());
+    assert_eq!(set(1, first), Ok(0));
+    let leader = &members[0].0;
+    let mut wait = sets.wait_for(&1, 9, NEVER);
+    panics.store(true, SeqCst);
+    let changed = catch_unwind(AssertUnwindSafe(|| {
+        assert_eq!(set(1, second), Err(other_epoch(1, 1)));
+        assert_eq!(set(2, twice), Err(WaitError::IsMember));
+        assert_eq!(set(2, third), Ok(1));
+        assert_eq!(sets.begin_epoch(&1, 3, leader, 8), Ok(0));
+        assert_eq!(sets.remove(&1), 0);
+    }));
+    panics.store(false, SeqCst);
+    assert!(changed.is_ok());
+    assert!(over(&mut wait).is_err());
+    assert_eq!(sets.watermark(&1), None);
+}
+
 thread_local! {
     /// Called by the comparisons of this thread's keys; they panic if it returns true.
     static COMPARED: Cell<Option<Box<dyn Fn() -> bool>>> = const { Cell::new(None) };
