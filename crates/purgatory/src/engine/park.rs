@@ -88,14 +88,18 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // The clock first, since the deadline counts from the call.
         let arrival = self.arrival(timeout);
         // Most operations have one key: no list is made for it.
-        let parked = if let [key] = watches.keys {
+        let mut parked = if let [key] = watches.keys {
             let only = self.engine.versions.watch(key, self.hash(key));
             let watch_set = slice::from_ref(&only);
             self.park_watching(to_park, watch_set, &watches, arrival, finish_now)
         } else {
             self.park_under_several(to_park, &watches, arrival, finish_now)
         };
-        if let Err(refused) = &parked {
+        if let Err(refused) = &mut parked {
+            // A shutdown comes first, also one since the first check began.
+            if let Some(closed) = self.refuses_keys(watches.keys) {
+                refused.reason = closed;
+            }
             self.frame.report_refusal(&refused.reason);
         }
         parked

@@ -175,6 +175,32 @@ fn each_form_tells_the_first_reason_that_holds() {
     assert!(closed.all(|it| it == Err(WaitError::Closed)));
 }
 
+/// By the first check of an operation that comes. The one place is taken by an operation under check.
+#[test]
+fn a_full_form_that_is_shut_down_meanwhile_is_closed() {
+    let (_timer, waits): (_, Purgatory<u32>) = by_hand_with(|builder| builder.max_parked(1));
+    let (outer, inner) = (waits.clone(), waits.clone());
+    let (send, refused) = mpsc::channel();
+    let mut is_parked = false;
+    let parks_another = move || {
+        if mem::replace(&mut is_parked, true) {
+            let closes = inner.clone();
+            let check = move || {
+                closes.shutdown(Duration::ZERO);
+                false
+            };
+            let parked = outer.try_complete_else_watch(when(check, drop), &[2], NEVER);
+            send.send(parked.unwrap_err().reason).unwrap();
+        }
+        false
+    };
+    waits.park(when(parks_another, drop), &[1], NEVER);
+    waits.check_and_complete(&1);
+    assert_eq!(refused.try_recv(), Ok(WaitError::Closed));
+    let stats = waits.stats();
+    assert_eq!((stats.refused_full, stats.refused_closed), (0, 1));
+}
+
 /// Hexadecimal: the purgatory's number, a dash, the operation's.
 #[test]
 fn the_id_of_an_operation_is_of_one_purgatory_alone() {
