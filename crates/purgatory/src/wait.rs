@@ -155,8 +155,8 @@ impl<T> WaitFuture<T> {
         self.entry().map(PendingAnswer::id)
     }
 
-    /// Reschedules the wait, counted from now, as [`Purgatory::reschedule`] does. Returns
-    /// false if the wait has ended. O(levels of the wheel), with one lock.
+    /// Reschedules the wait, counted from now, as [`Purgatory::reschedule`] does, also by several
+    /// threads. Returns false if the wait has ended. O(levels of the wheel), with one lock.
     pub fn reschedule(&self, timeout: impl Into<Timeout>) -> bool {
         match self.entry() {
             Some(entry) => entry.reschedule(timeout.into()),

@@ -204,6 +204,10 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// A timeout of zero, or a moment in the past, expires it at the next tick without another
     /// check, except for the [last check](crate::Builder::check_at_expiry). O(levels of the wheel).
     ///
+    /// The new timeout counts from the start of the call. Of calls by several threads the one that
+    /// comes to the lock last counts, so a thread that stalls before it may shorten what another has
+    /// set meanwhile. A [`Lease`](crate::Lease) that is renewed keeps the latest.
+    ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
     /// use purgatory::{Outcome, Purgatory, when};

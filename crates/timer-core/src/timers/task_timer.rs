@@ -154,7 +154,8 @@ impl<T: Send + 'static> TaskTimer<T> {
     }
 
     /// Reschedules a pending task to `delay` from now, earlier or later; it keeps its handle and its
-    /// memory. Returns false if it is no longer pending. O(1).
+    /// memory. Returns false if it is no longer pending. Of calls by several threads one counts as
+    /// [`Timer::reschedule`](crate::Timer::reschedule) says. O(1).
     pub fn reschedule(&self, handle: TimerHandle, delay: Duration) -> bool {
         self.reschedule_at(handle, self.tasks.driver.ticks_after(delay))
     }

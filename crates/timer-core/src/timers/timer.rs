@@ -231,6 +231,10 @@ impl Timer {
 
     /// Reschedules a pending task to `delay` from now, earlier or later; it keeps its handle and its
     /// memory. Returns false if it is no longer pending. O(1).
+    ///
+    /// The new delay counts from the start of the call. Of calls by several threads the one that
+    /// comes to the lock last counts, so a thread that stalls before it may shorten what another has
+    /// set meanwhile.
     pub fn reschedule(&self, handle: TimerHandle, delay: Duration) -> bool {
         self.inner.tasks().reschedule(handle, delay)
     }
