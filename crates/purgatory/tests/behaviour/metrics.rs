@@ -657,6 +657,7 @@ fn expired_and_cancelled_waits_are_published_in_detail() {
         assert_eq!(ends, "\"cancelled\"} 3, \"completed\"} 0, \"expired\"} 0");
     }
 }
+
 /// A scrape handler that has the form alone asks for its timer each time.
 #[test]
 fn a_timer_is_published_by_each_handle_that_a_form_gives() {
@@ -675,5 +676,60 @@ fn a_timer_is_published_by_each_handle_that_a_form_gives() {
                 &format!("timer_pending{{timer=\"asked\"}} {pending}\n"),
             );
         }
+    });
+}
+
+/// What an executor does as it is asked how many jobs wait, once.
+type Act = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
+
+struct ActsAsCounted(Act);
+
+impl std::fmt::Debug for ActsAsCounted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ActsAsCounted")
+    }
+}
+
+impl Executor for ActsAsCounted {
+    fn execute(&self, job: Job) {
+        job.run();
+    }
+
+    fn queued(&self) -> Option<u64> {
+        let act = self.0.lock().unwrap().take();
+        if let Some(act) = act {
+            act();
+        }
+        Some(0)
+    }
+}
+
+/// Its gauges stay: the withdrawal of the handle before it is under way.
+#[test]
+fn a_handle_that_comes_as_the_last_goes_is_published() {
+    let recorder = recorder();
+    let at_count: Act = Arc::default();
+    let builder = SystemTimer::builder().name("renewed");
+    let timer = builder
+        .executor(ActsAsCounted(at_count.clone()))
+        .build()
+        .unwrap();
+    let waits: Purgatory<u32> = Purgatory::on(&timer, "waits").unwrap();
+    waits.park(never(), &[1], MINUTE * 60);
+    let (send, next) = mpsc::channel();
+    let pending = "timer_pending{timer=\"renewed\"} ";
+    metrics::with_local_recorder(&recorder, || {
+        timer.publish();
+        let act = move || {
+            let timer = waits.timer();
+            timer.publish();
+            send.send((timer, waits)).unwrap();
+        };
+        *at_count.lock().unwrap() = Some(Box::new(act));
+        drop(timer);
+        let (timer, _waits) = next.try_recv().unwrap();
+        assert_told(&recorder, &format!("{pending}1\n"));
+        drop(timer);
+        assert_told(&recorder, &format!("{pending}0\n"));
     });
 }

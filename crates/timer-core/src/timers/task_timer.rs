@@ -305,6 +305,12 @@ impl Drop for TimerInner {
     fn drop(&mut self) {
         if let Some(read) = self.samples.get() {
             self.driver.published.withdraw(&|| read(self));
+            // A handle that was made as this one went may have published meanwhile. It does so again,
+            // and withdraws in its turn. A drop must not panic.
+            let handles = self.driver.handles.lock().upgrade();
+            if let Some(Ok(next)) = handles.map(Arc::downcast::<TimerInner>) {
+                let _ = contain(|| next.publish());
+            }
         }
     }
 }
