@@ -83,7 +83,7 @@ impl Pool {
     pub fn resize(&self, max: u64) {
         self.permits.resize(max);
         let mut idle = self.idle.lock().unwrap();
-        idle.open_max = max;
+        idle.open_max = self.permits.limit(); // another call may have changed it again
         idle.trim();
     }
 

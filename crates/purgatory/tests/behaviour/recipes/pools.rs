@@ -28,6 +28,23 @@ fn a_pool_that_becomes_smaller_closes_connections() {
     assert_nothing_waits(&pool.permits.waits());
 }
 
+/// By the client that the first call gives a permit.
+#[test]
+fn a_pool_resized_by_two_keeps_to_its_limit() {
+    let pool = Pool::new(Permits::on(&ManualTimer::new(), "connections", 1).unwrap());
+    let get = || got(&mut Box::pin(pool.get(SECOND)));
+    let first = get();
+    let mut second = Box::pin(pool.get(SECOND));
+    let shrinks = pool.clone();
+    let waker = waker(move || shrinks.resize(1));
+    assert!(poll_by(&mut second, &waker).is_pending());
+    pool.resize(3);
+    drop((first, got(&mut second))); // one of both is idle now
+    pool.resize(2);
+    let numbers = [get(), get()].map(|pooled| pooled.connection.as_ref().unwrap().number);
+    assert_eq!(numbers, [2, 3]);
+}
+
 /// Its permit was granted before the close, and it learns of that after.
 #[test]
 fn no_client_gets_a_connection_of_a_closed_pool() {
