@@ -154,7 +154,11 @@ impl Audit {
                 tally.counts.expired += 1;
                 tally.lateness += nanos(waited.saturating_sub(timeout));
             }
-            Answer::LeaderChanged | Answer::Cancelled => tally.counts.cancelled += 1,
+            Answer::LeaderChanged => tally.counts.cancelled += 1,
+            Answer::Cancelled => {
+                tally.counts.cancelled += 1;
+                self.report(CANCELLED, 1, place);
+            }
             Answer::Refused(reason) => {
                 tally.counts.cancelled += 1;
                 self.report(REFUSED, 1, || format!("{}: {reason:?}", place()));
@@ -251,34 +255,36 @@ impl Audit {
     /// and every acknowledged record is in the log of every in-sync replica. Returns everything
     /// that is wrong.
     pub(crate) fn finish(&self, partitions: &[Partition]) -> Vec<Problem> {
-        self.compare_counts(partitions);
-        // Then the logs, by partition: what was acknowledged must be in all of them.
         for partition in partitions {
-            self.compare_logs(partition, &self.tally(partition).lock());
+            let tally = self.tally(partition).lock();
+            self.compare_counts(partition, &tally);
+            // What was acknowledged must be in all logs.
+            self.compare_logs(partition, &tally);
         }
         self.faults.lock().values().cloned().collect()
     }
 
-    /// Compares the number of answers with the number of records in the leader's logs, and of those
-    /// that were taken back.
-    fn compare_counts(&self, partitions: &[Partition]) {
-        let mut produced = 0;
-        let mut offsets = 0_u64;
-        for partition in partitions {
-            let end = partition.log.end();
-            let tally = self.tally(partition).lock();
-            produced += end + tally.taken_back;
-            offsets = offsets.wrapping_add(sum_up_to(end) + tally.taken_back_offsets);
-        }
-        let totals = self.counts();
-        let ended = totals.ended();
-        let case = || format!("{ended} of {produced} have ended");
+    /// Forgets what was reported of a fault that is none in this run.
+    pub(crate) fn forgive(&self, fault: Fault) {
+        self.faults.lock().remove(fault);
+    }
+
+    /// Compares the number of a partition's answers with the number of records in the leader's log,
+    /// and of those that were taken back.
+    fn compare_counts(&self, partition: &Partition, tally: &Tally) {
+        let end = partition.log.end();
+        let produced = end + tally.taken_back;
+        let ended = tally.counts.ended();
+        let key = partition.key;
+        let case = || format!("{ended} of {produced} of {key} have ended");
         // Fewer answers than records, or more.
         self.report(NEVER_ENDED, produced.saturating_sub(ended), case);
         self.report(TWICE, ended.saturating_sub(produced), case);
         // As many answers as records, and yet for other offsets.
-        if produced == ended && offsets != totals.offsets {
-            self.report(ANOTHERS, 1, || "by the sum of all offsets".to_owned());
+        let offsets = sum_up_to(end).wrapping_add(tally.taken_back_offsets);
+        if produced == ended && offsets != tally.counts.offsets {
+            let case = || format!("by the sum of all offsets of {key}");
+            self.report(ANOTHERS, 1, case);
         }
     }
 
@@ -333,6 +339,7 @@ pub(crate) const MISSING: Fault = "acknowledged records missing from an in-sync 
 pub(crate) const LOST: Fault = "acknowledged records missing from a later leader's log";
 pub(crate) const LOGS_DIFFER: Fault = "followers' logs that are not the leader's";
 pub(crate) const REFUSED: Fault = "operations refused by the purgatory";
+pub(crate) const CANCELLED: Fault = "operations cancelled without an interrupt";
 pub(crate) const STILL_PARKED: Fault = "operations still parked long after the last deadline";
 pub(crate) const PANICKED: Fault = "producers that panicked";
 

@@ -24,7 +24,7 @@ use crate::kafka::Kafka;
 use crate::partition::{FOLLOWERS, Partition};
 use crate::replica_sets::InSyncSets;
 use args::{Args, By};
-use audit::{Audit, PANICKED, STILL_PARKED};
+use audit::{Audit, CANCELLED, PANICKED, STILL_PARKED};
 use report::Report;
 use text::Text;
 use watch::{Progress, State};
@@ -185,6 +185,9 @@ impl Stage {
         }
         self.acks.shut_down();
         self.await_endings(DRAIN_MARGIN, &Stop::new(), watch);
+        if interrupted.is_raised() {
+            self.audit.forgive(CANCELLED);
+        }
     }
 
     /// Shows the run until nothing waits, for `patience` at most.

@@ -309,6 +309,7 @@ fn wrong_answers_are_found_and_counted() {
         ([1, 1], &[ack, ack], &[TWICE]),
         ([1, 1], &[(&TimedOut, 2, 50 * MS)], &[ANOTHERS]),
         ([1, 1], &[early], &[EARLY]),
+        ([1, 1], &[(&Answer::Cancelled, 1, MS)], &[CANCELLED]),
     ] {
         let found = wrong(1, parts, None, answers);
         let found: Vec<_> = found.iter().map(|it| (it.fault, it.count)).collect();
@@ -320,13 +321,38 @@ fn wrong_answers_are_found_and_counted() {
     assert_eq!(wrong(1, [1, 1], None, &[early])[0].to_string(), said);
 }
 
+/// As many answers as records, over both partitions, and for the same offsets.
+#[test]
+fn answers_are_compared_by_partition() {
+    let stage = stage("");
+    let answered = |place: usize, times| {
+        let partition = &stage.partitions[place];
+        partition.append(record(0), |_| ());
+        for log in &partition.followers {
+            log.append(&[record(0)]);
+        }
+        for _ in 0..times {
+            let (epoch, offset) = (0, 1);
+            let end = LogEnd { epoch, offset };
+            stage
+                .audit
+                .record(partition, &Answer::Acknowledged, end, MS, 7);
+        }
+    };
+    answered(0, 0);
+    answered(1, 2);
+    let found: Vec<_> = stage.audit.finish(&stage.partitions);
+    let found: Vec<_> = found.iter().map(|it| (it.fault, it.count)).collect();
+    assert_eq!(found, [(TWICE, 1), (NEVER_ENDED, 1)]);
+}
+
 #[test]
 fn differing_logs_are_found() {
     const RECORDS: u64 = 10_000;
     // All records are answered; what differs is in the logs.
     let last = RECORDS - 1;
     let all: Vec<_> = (1..=RECORDS)
-        .map(|offset| (&Answer::Cancelled, offset, MS))
+        .map(|offset| (&Answer::LeaderChanged, offset, MS))
         .collect();
     for parts in [[RECORDS; 2], [RECORDS, RECORDS - 3], [0, 1]] {
         assert!(wrong(RECORDS, parts, None, &all).is_empty());
