@@ -41,9 +41,9 @@ external-events *ARGS:
 quick:
     cargo test --quiet -p timer-core -p purgatory --lib --tests
 
-# Layers of imports, absences, the ledger, public names; links and figures of pages.
+# Layers of imports, absences; links, names and figures of pages.
 house:
-    cargo test --quiet -p house
+    cargo test --quiet -p house && benches/tables.py --check
 
 # All tests but loom's.
 test:

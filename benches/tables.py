@@ -271,6 +271,10 @@ def main(mode="", *names):
         measure(names)
     elif mode not in ["", "--check"] or names:
         sys.exit(__doc__)
+    marked = "".join((ROOT / page).read_text() for page in PAGES)
+    unmarked = [path.stem for path in RESULTS.glob("*.tsv") if f"\n<!-- {path.stem} -->\n" not in marked]
+    if unmarked:
+        sys.exit(f"FAILED: no page has a mark for {', '.join(unmarked)}")
     for page in PAGES:
         if mode != "--check":
             (ROOT / page).write_text(written(page))

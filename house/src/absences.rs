@@ -1,128 +1,107 @@
-//! The absences that docs/ARCHITECTURE.md lists: what must not stand where. Code only; comments and
-//! the tests beside the code may say what they like.
-use crate::tree::sources;
+//! The absences that docs/ARCHITECTURE.md lists: what must not stand where. Code only; comments, the
+//! tests beside the code and the guide may say what they like.
+use crate::tree::modules;
 
-/// Fails if one of `words` stands in the code of a file that `concerns` picks.
-#[track_caller]
-fn absent(of: &str, words: &[&str], concerns: impl Fn(&str) -> bool) {
-    let mut looked_at = 0;
-    for (name, text) in sources(of).iter().filter(|(name, _)| concerns(name)) {
-        looked_at += 1;
-        for (at, line) in code(text).enumerate() {
-            let found = words.iter().find(|&&word| line.contains(word));
-            assert_eq!(found, None, "{of}/src/{name}.rs:{}: {line}", at + 1);
+/// The files of a crate whose code has one of `words`.
+fn with(of: &str, words: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, text) in modules(of) {
+        let mut code = text
+            .lines()
+            .map(|line| line.split("//").next().unwrap_or(""));
+        let has_word = code.any(|line| words.iter().any(|word| line.contains(word)));
+        if has_word && !name.starts_with("guide/") {
+            found.push(name);
         }
     }
-    assert!(looked_at > 0, "no file of {of} was looked at");
+    found
 }
 
-/// The lines of a text without their comments.
-fn code(text: &str) -> impl Iterator<Item = &str> {
-    text.lines()
-        .map(|line| line.split("//").next().unwrap_or_default())
+/// Fails if one of `words` stands in the code of a file below a folder.
+#[track_caller]
+fn absent(of: &str, below: &str, words: &[&str]) {
+    assert!(modules(of).iter().any(|(name, _)| name.starts_with(below)));
+    let mut found = with(of, words);
+    found.retain(|name| name.starts_with(below));
+    assert_eq!(found, [""; 0], "{of} has one of {words:?}");
 }
 
-const OF_A_SHELL: [&str; 7] = [
+const OF_A_SHELL: [&str; 8] = [
     "Instant",
     "SystemTime",
     "Mutex",
     "RwLock",
+    ".lock(",
     "Atomic",
     "thread",
     "crate::sync",
 ];
 
 #[test]
-fn the_wheel_knows_no_clock_lock_or_thread() {
-    absent("timer-core", &OF_A_SHELL, |name| name.starts_with("wheel/"));
+fn wheels_and_shards_know_no_clock_lock_or_thread() {
+    absent("timer-core", "wheel/", &OF_A_SHELL);
+    absent("purgatory", "shard/", &OF_A_SHELL);
+    absent("purgatory", "shard/", &["Ordering"]);
 }
 
 #[test]
 fn no_failpoint_is_in_the_wheel_or_the_trait_timer() {
-    absent("timer-core", &["failpoint", "planted"], |name| {
-        name.starts_with("wheel/") || name == "timers/timer"
-    });
-}
-
-#[test]
-fn a_shard_knows_no_clock_lock_or_thread() {
-    let words = [&OF_A_SHELL[..], &["Ordering", ".lock("]].concat();
-    absent("purgatory", &words, |name| name.starts_with("shard/"));
+    absent("timer-core", "wheel/", &["failpoint", "planted"]);
+    absent("timer-core", "timers/timer", &["failpoint", "planted"]);
 }
 
 #[test]
 fn timers_know_no_operations_nor_purgatories_buckets() {
-    absent("timer-core", &["operation", "Operation"], |_| true);
-    absent("purgatory", &["bucket", "Bucket"], |_| true);
+    absent("timer-core", "", &["operation", "Operation"]);
+    absent("purgatory", "", &["bucket", "Bucket"]);
 }
 
 #[test]
 fn only_the_clock_reads_the_time() {
     let reading = ["Instant", "SystemTime::", "elapsed"];
     let clocks = ["driver/clock", "driver/tokio"];
-    absent("timer-core", &reading, |name| !clocks.contains(&name));
-    absent("purgatory", &reading, |_| true);
+    assert_eq!(with("timer-core", &reading), clocks);
+    absent("purgatory", "", &reading);
 }
 
 #[test]
 fn only_reaper_workers_waits_and_shutdown_block() {
+    let threads = ["thread::park", "thread::sleep", ".recv("];
+    let of_timers = [&threads[..], &["parker.park", ".wait", ".join("]].concat();
     let blocking = [
-        "parker.park",
-        ".wait(",
-        ".join(",
-        ".recv(",
-        "thread::sleep",
-        "thread::{sleep",
+        "driver/driver",
+        "driver/executor",
+        "driver/reaper",
+        "sync/mod",
+        "sync/model",
+        "timers/periodic",
     ];
-    absent("timer-core", &blocking, |name| {
-        ![
-            "driver/reaper",
-            "driver/executor",
-            "timers/periodic",
-            "driver/driver",
-            "sync/model",
-        ]
-        .contains(&name)
-    });
-    absent("timer-core", &["parker.park", ".recv("], |name| {
-        name == "driver/driver"
-    });
-    absent("timer-core", &["parker.park", ".join(", ".recv("], |name| {
-        name == "timers/periodic"
-    });
-    absent(
-        "purgatory",
-        &["parker.park", ".recv(", "thread::sleep"],
-        |_| true,
-    );
-    // A member joins a replica set; nothing joins a thread.
-    absent("purgatory", &[".join("], |name| {
-        !name.starts_with("replica_sets/")
-    });
-    let futures = ["purgatory/end", "monitor"];
-    // The `wait` of a shard and of an entry returns the wait that is there; `table/close` waits.
-    let engines = ["table/", "replies/", "watermarks/", "permits/"];
-    absent("purgatory", &[".wait("], |name| {
-        !futures.contains(&name) && !engines.iter().any(|engine| name.starts_with(engine))
-    });
-    absent("purgatory", &["thread::park"], |name| name != "wait");
+    assert_eq!(with("timer-core", &of_timers), blocking);
+
+    // Of the latches of a form its shutdown waits for two; a `wait` of a shard is an entry.
+    let latches = [
+        "Condvar",
+        "Parker",
+        "thread::spawn",
+        "closing.wait",
+        "closing_others.wait",
+    ];
+    let of_forms = [&threads[..], &latches[..]].concat();
+    assert_eq!(with("purgatory", &of_forms), ["table/form", "wait"]);
 }
 
 #[test]
 fn loom_is_known_to_sync_alone() {
-    absent("timer-core", &["loom"], |name| !name.starts_with("sync/"));
-    absent("purgatory", &["loom"], |name| !name.starts_with("sync/"));
+    for of in ["timer-core", "purgatory"] {
+        let mut found = with(of, &["loom"]);
+        found.retain(|name| !name.starts_with("sync/"));
+        assert_eq!(found, [""; 0], "{of}");
+    }
 }
 
-/// The wrappers at the crate's root hand the call on to the operation that they wrap.
+/// `boxed` hands the call on to the operation that it wraps.
 #[test]
 fn every_ending_is_called_back_in_one_file() {
-    let mut found = Vec::new();
-    for (name, text) in sources("purgatory") {
-        let calls_back = code(&text).any(|line| line.contains(".on_complete("));
-        if name.contains('/') && calls_back {
-            found.push(name);
-        }
-    }
-    assert_eq!(found, ["engine/finish"]);
+    let calls = with("purgatory", &[".on_complete("]);
+    assert_eq!(calls, ["boxed", "engine/finish"]);
 }

@@ -1,23 +1,17 @@
-//! Tests that govern the repository: layers of imports, absences, the ledger, public names, and what
-//! pages say. The first lines of each file say what it checks. None is about how code is written.
+//! Tests that govern the repository: layers of imports, absences, and what pages say. The first lines
+//! of each file say what it checks. None is about how code is written.
 
 #[cfg(test)]
 mod absences;
 #[cfg(test)]
-mod figures;
+mod code_map;
 #[cfg(test)]
 mod guide;
 #[cfg(test)]
-mod imports;
-#[cfg(test)]
 mod layers;
 #[cfg(test)]
-mod ledger;
+mod names;
 #[cfg(test)]
 mod pages;
-#[cfg(test)]
-mod proofs;
-#[cfg(test)]
-mod public;
 #[cfg(test)]
 mod tree;
