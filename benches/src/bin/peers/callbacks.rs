@@ -157,19 +157,11 @@ fn expire(map: &Mutex<Map>, now: Instant) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Progress;
-
-    fn request() -> Request {
-        Request {
-            progress: Progress::leaked(),
-            required: 1,
-        }
-    }
 
     #[test]
     fn what_ends_leaves_all_its_lists() {
         let callbacks = Callbacks(Arc::default());
-        let [ready, waiting] = [(); 2].map(|()| request());
+        let [ready, waiting] = [(); 2].map(|()| Request::new());
         let hour = Duration::from_secs(3600);
         drop(callbacks.park([1, 3, 3], hour, ready)); // names a key twice
         drop(callbacks.park([3, 4, 5], hour, waiting));
@@ -182,7 +174,7 @@ mod tests {
     #[test]
     fn a_sweep_ends_what_is_late_once() {
         let callbacks = Callbacks(Arc::default());
-        let [late, waiting] = [(); 2].map(|()| request());
+        let [late, waiting] = [(); 2].map(|()| Request::new());
         drop(callbacks.park([1, 2], Duration::ZERO, late));
         drop(callbacks.park([2], Duration::from_secs(3600), waiting));
         expire(&callbacks.0, Instant::now());

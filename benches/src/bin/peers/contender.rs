@@ -1,5 +1,7 @@
 //! A contender of a row: its name, and how the row measures it.
 
+use crate::results::OURS;
+
 /// A contender of one row.
 #[derive(Clone, Copy)]
 pub(crate) struct Contender<A, R> {
@@ -12,7 +14,7 @@ pub(crate) struct Contender<A, R> {
 /// A contender in which requests wait.
 pub(crate) trait Peer: Sized + Send + Sync + 'static {
     /// The name in the output.
-    const NAME: &'static str;
+    const NAME: &'static str = OURS;
 
     /// Starts the contender inside a tokio runtime with its time driver.
     fn start() -> anyhow::Result<Self>;

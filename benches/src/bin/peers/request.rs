@@ -30,6 +30,14 @@ pub(crate) struct Progress {
 }
 
 impl Request {
+    /// Creates a request that waits until a progress of its own has reached 1.
+    pub(crate) fn new() -> Request {
+        Request {
+            progress: Progress::leaked(),
+            required: 1,
+        }
+    }
+
     /// Checks the condition. Checks in vain are counted, exactly while one thread checks.
     pub(crate) fn is_ready(&self) -> bool {
         let ready = self.progress.reached.load(Ordering::Acquire) >= self.required;

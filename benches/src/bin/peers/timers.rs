@@ -33,7 +33,7 @@ use crate::{
 /// the sink that it fires, with its deadline. Both return what `cancel` needs.
 pub(crate) trait Timer: Sized + Send + Sync + 'static {
     /// The name in the output.
-    const NAME: &'static str;
+    const NAME: &'static str = OURS;
     /// Names a pending timer, or is the timer itself.
     type Handle: Send + 'static;
     /// A thread's access to the timer.
@@ -75,7 +75,6 @@ pub(crate) struct Ours {
 }
 
 impl Timer for Ours {
-    const NAME: &'static str = OURS;
     type Handle = TimerHandle;
     type Local<'a> = &'a Self;
 

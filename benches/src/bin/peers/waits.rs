@@ -17,7 +17,6 @@ use tokio::{sync::oneshot, time};
 use crate::{
     contender::Peer,
     request::{Request, Wait},
-    results::OURS,
 };
 
 /// A contender in which requests wait under keys until a signal finds them ready.
@@ -48,8 +47,6 @@ impl DelayedOperation for Request {
 
 /// Also the contender in which produces wait.
 impl<O: DelayedOperation + Send> Peer for Purgatory<u64, O> {
-    const NAME: &'static str = OURS;
-
     fn start() -> anyhow::Result<Self> {
         Ok(Purgatory::new("ours")?)
     }

@@ -240,7 +240,6 @@ mod tests {
     };
 
     use super::*;
-    use crate::request::Progress;
 
     /// A task that counts how often it was woken.
     #[derive(Default)]
@@ -258,13 +257,6 @@ mod tests {
         }
     }
 
-    fn request() -> Request {
-        Request {
-            progress: Progress::leaked(),
-            required: 1,
-        }
-    }
-
     #[test]
     fn a_dropped_wait_leaves_the_others() {
         let wakers = Wakers::<()>::default();
@@ -275,7 +267,7 @@ mod tests {
             let mut place = wakers.place([7], ());
             assert!(
                 place
-                    .poll(request(), &Context::from_waker(&waker))
+                    .poll(Request::new(), &Context::from_waker(&waker))
                     .is_pending()
             );
             places.push(place);
@@ -291,7 +283,7 @@ mod tests {
         let task = Arc::new(Task::default());
         let waker = task.clone().into();
         let mut context = Context::from_waker(&waker);
-        let [ready, expired, waiting] = [(); 3].map(|()| request());
+        let [ready, expired, waiting] = [(); 3].map(|()| Request::new());
         let mut ready_wait = pin!(wakers.park([1], Duration::ZERO, ready));
         let mut expired_wait = pin!(wakers.park([2], Duration::ZERO, expired));
         let mut waits_on = pin!(wakers.park([3], Duration::from_secs(3600), waiting));

@@ -22,7 +22,6 @@ use super::{row::Run, timers::on_threads};
 use crate::{
     contender::{Contender, contenders},
     request::{Progress, Request},
-    results::OURS,
     sink::Sink,
     timers::{QueueTask, QueueThread, Timer, TokioSleep, timers},
 };
@@ -148,7 +147,6 @@ struct Parked {
 }
 
 impl Timer for Parked {
-    const NAME: &'static str = OURS;
     type Handle = ();
     type Local<'a> = (&'a Self, Rng);
 

@@ -26,7 +26,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Values that become available after a delay each, in a queue that one owner polls.
 trait DelayedValues: Sized {
     /// The name in the output.
-    const NAME: &'static str;
+    const NAME: &'static str = OURS;
     /// Names a value in the queue.
     type Key;
 
@@ -44,7 +44,6 @@ trait DelayedValues: Sized {
 struct Ours(DelayQueue<u64>);
 
 impl DelayedValues for Ours {
-    const NAME: &'static str = OURS;
     type Key = TaskId;
 
     fn start() -> anyhow::Result<Self> {

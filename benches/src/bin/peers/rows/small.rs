@@ -33,7 +33,8 @@ type Pending = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A form, or what is written by hand instead.
 trait Small: Sized {
-    const NAME: &'static str;
+    /// The name in the output.
+    const NAME: &'static str = OURS;
 
     /// Makes one.
     fn make(timer: &SystemTimer) -> anyhow::Result<Self>;
@@ -57,8 +58,6 @@ struct Callbacks(Purgatory<u64>);
 struct Futures(Purgatory<u64>);
 
 impl Small for Callbacks {
-    const NAME: &'static str = OURS;
-
     fn make(timer: &SystemTimer) -> anyhow::Result<Self> {
         Ok(Callbacks(Purgatory::builder("small").timer(timer).build()?))
     }
@@ -73,8 +72,6 @@ impl Small for Callbacks {
 }
 
 impl Small for Futures {
-    const NAME: &'static str = OURS;
-
     fn make(timer: &SystemTimer) -> anyhow::Result<Self> {
         Ok(Futures(Purgatory::builder("small").timer(timer).build()?))
     }
@@ -85,8 +82,6 @@ impl Small for Futures {
 }
 
 impl Small for Watermarks<u64> {
-    const NAME: &'static str = OURS;
-
     fn make(timer: &SystemTimer) -> anyhow::Result<Self> {
         Ok(Watermarks::builder("small").timer(timer).build()?)
     }
@@ -97,8 +92,6 @@ impl Small for Watermarks<u64> {
 }
 
 impl Small for Replies<u64, u64> {
-    const NAME: &'static str = OURS;
-
     fn make(timer: &SystemTimer) -> anyhow::Result<Self> {
         Ok(Replies::builder("small").timer(timer).build()?)
     }
@@ -109,8 +102,6 @@ impl Small for Replies<u64, u64> {
 }
 
 impl Small for Permits {
-    const NAME: &'static str = OURS;
-
     fn make(timer: &SystemTimer) -> anyhow::Result<Self> {
         Ok(Permits::builder("small").timer(timer).limit(0).build()?)
     }

@@ -21,7 +21,6 @@ use super::arena::{Arena, Pending, TIMEOUT, begin, check_counts, warmed_up};
 use crate::{
     contender::{Awaited, Peer, contenders},
     request::{Progress, Request, Wait},
-    results::OURS,
     rows::row::Run,
     waits::{Oneshots, Waits},
 };
@@ -45,8 +44,6 @@ trait Produces: Peer {
 
 /// The high watermarks of partitions.
 impl Peer for Watermarks<u64> {
-    const NAME: &'static str = OURS;
-
     fn start() -> anyhow::Result<Self> {
         Ok(Watermarks::new("ours")?)
     }

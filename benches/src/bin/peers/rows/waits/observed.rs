@@ -30,7 +30,8 @@ const LENGTH: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 1000 }
 
 /// A way to observe.
 trait Mode {
-    const NAME: &'static str;
+    /// The name in the output.
+    const NAME: &'static str = OURS;
     const RECHECKS: bool = false;
     const TIMES: bool = false;
     const SCRAPES: bool = false;
@@ -41,9 +42,7 @@ struct Rechecked;
 struct Timed;
 struct Scraped;
 
-impl Mode for Unobserved {
-    const NAME: &'static str = OURS;
-}
+impl Mode for Unobserved {}
 
 impl Mode for Rechecked {
     const NAME: &'static str = "rechecked";

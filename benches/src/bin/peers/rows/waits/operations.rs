@@ -29,11 +29,8 @@ const KEY: u64 = 7;
 /// Measures microseconds per signal.
 pub(super) fn hot_key<W: Waits>(requests: usize) -> anyhow::Result<f64> {
     let arena = Arena::<W>::open(1)?;
-    let progress = Progress::leaked();
-    let request = Request {
-        progress,
-        required: 1,
-    };
+    let request = Request::new();
+    let progress = request.progress;
     // Park all, each in a task of its own.
     let park = |_| {
         let waits = arena.waits.clone();
@@ -94,10 +91,7 @@ pub(in crate::rows) fn hot_keys(id: &'static str, run: &mut Run<'_>) -> anyhow::
 /// Measures bytes of heap per request.
 pub(super) fn bytes_parked<W: Waits>(requests: usize) -> anyhow::Result<f64> {
     let arena = Arena::<W>::open(1)?;
-    let request = Request {
-        progress: Progress::leaked(),
-        required: 1,
-    };
+    let request = Request::new();
     // The list of pending waits is not counted, so it must not grow meanwhile.
     let mut pending = Pending::with_capacity(requests);
     let waits = &*arena.waits;

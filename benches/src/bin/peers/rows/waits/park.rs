@@ -72,10 +72,7 @@ pub(super) fn park<W: Waits>(work: Work) -> anyhow::Result<f64> {
 fn with_others<W: Waits, const K: usize>(work: Work) -> anyhow::Result<f64> {
     let arena = Arena::<W>::open(work.threads)?;
     let waits = &*arena.waits;
-    let others = Request {
-        progress: Progress::leaked(),
-        required: 1,
-    };
+    let others = Request::new();
     let mut pending = Pending::new();
     let parks = park_all(waits, others, OTHERS, &mut pending, work.others);
     arena.block_on(parks);

@@ -22,7 +22,6 @@ use super::{
 };
 use crate::{
     contender::{Peer, contenders},
-    results::OURS,
     rows::row::Run,
 };
 
@@ -39,8 +38,6 @@ trait OnePermit: Peer {
 }
 
 impl Peer for Permits {
-    const NAME: &'static str = OURS;
-
     fn start() -> anyhow::Result<Self> {
         Ok(Permits::new("permits", 1)?)
     }

@@ -14,7 +14,6 @@ use super::arena::{Arena, warmed_up};
 use crate::{
     contender::{Peer, contenders},
     request::Request,
-    results::OURS,
     rows::row::Run,
 };
 
@@ -39,8 +38,6 @@ trait Quorums: Peer {
 
 /// The groups.
 impl Peer for ReplicaSets<u64, usize> {
-    const NAME: &'static str = OURS;
-
     fn start() -> anyhow::Result<Self> {
         ReplicaSets::new("ours").context("a timer")
     }

@@ -33,7 +33,6 @@ use super::{
 };
 use crate::{
     contender::{Peer, contenders},
-    results::OURS,
     rows::row::Run,
 };
 
@@ -53,8 +52,6 @@ pub(super) trait Asks: Peer {
 }
 
 impl Peer for Replies<u64, u64> {
-    const NAME: &'static str = OURS;
-
     fn start() -> anyhow::Result<Self> {
         Ok(Replies::new("replies")?)
     }

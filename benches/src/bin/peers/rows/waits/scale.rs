@@ -69,7 +69,7 @@ impl Request {
 /// A contender in which requests wait under keys, to be completed by id or by an event.
 trait Holds: Sized + Send + Sync {
     /// The name in the output.
-    const NAME: &'static str;
+    const NAME: &'static str = OURS;
     /// Names a request that waits.
     type Id: Send;
 
@@ -107,7 +107,6 @@ impl DelayedOperation for Request {
 }
 
 impl Holds for Ours {
-    const NAME: &'static str = OURS;
     type Id = OperationId;
 
     fn start() -> anyhow::Result<Self> {
