@@ -233,12 +233,9 @@ fn a_wait_that_callbacks_delay_is_timed_as_it_ends() {
 fn a_wait_that_ends_behind_an_advance_is_timed_as_it_ends() {
     let (timer, waits, values) = watermarks::<u32>();
     waits.times(); // timed from here on
-    let (begin, begun) = mpsc::channel();
-    let (go_on, held_up) = mpsc::channel::<()>();
-    let first = move |_| {
-        begin.send(()).unwrap();
-        held_up.recv().unwrap();
-    };
+    let stop = Stop::armed();
+    let held_up = stop.clone();
+    let first = move |_| held_up.here();
     values.park(&1, 5, MINUTE, first).unwrap();
     for _ in 1..66 {
         let slow = timer.clone();
@@ -248,9 +245,8 @@ fn a_wait_that_ends_behind_an_advance_is_timed_as_it_ends() {
     values.park(&1, 6, MINUTE, drop).unwrap();
     thread::scope(|scope| {
         let advance = scope.spawn(|| values.advance(&1, 5));
-        begun.recv().unwrap();
-        assert_eq!(values.begin_epoch(&1, 1, 5), Ok(3)); // two that the advance has not taken
-        go_on.send(()).unwrap();
+        // Two that the advance has not taken.
+        stop.meanwhile(|| assert_eq!(values.begin_epoch(&1, 1, 5), Ok(3)));
         assert_eq!(advance.join().unwrap(), Ok(64));
     });
     let cancelled = waits.times().cancelled;

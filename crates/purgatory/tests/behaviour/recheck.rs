@@ -248,16 +248,21 @@ fn no_sweep_comes_while_nothing_is_parked() {
     world.assert_over(0);
 }
 
+/// A purgatory with a late executor, in which so many wait.
+fn many_behind(later: &Later, count: usize) -> (ManualTimer, Waiting, Vec<Probe>) {
+    let (timer, purgatory): (_, Waiting) =
+        by_hand_with(|builder| builder.recheck_every(EVERY).executor(later.clone()));
+    let park = |_| Probe::parked(&purgatory, &["a"], NEVER);
+    let probes = (0..count).map(park).collect();
+    (timer, purgatory, probes)
+}
+
 /// A sweep is many jobs, and callbacks come in between. The next one falls due after its end.
 #[test]
 fn a_slow_sweep_runs_alone() {
     for intervals in [[2, 2, 2], [1, 0, 0]] {
         let later = Later::default();
-        let (timer, purgatory): (_, Waiting) =
-            by_hand_with(|builder| builder.recheck_every(EVERY).executor(later.clone()));
-        let probes: Vec<_> = (0..150)
-            .map(|_| Probe::parked(&purgatory, &["a"], NEVER))
-            .collect();
+        let (timer, _purgatory, probes) = many_behind(&later, 150);
         let checked = |times| {
             let checked = probes.iter().filter(|probe| probe.checks() == times);
             checked.count()
@@ -281,11 +286,7 @@ fn a_slow_sweep_runs_alone() {
 #[test]
 fn a_shutdown_ends_the_sweep_under_way() {
     let later = Later::default();
-    let (timer, purgatory): (_, Waiting) =
-        by_hand_with(|builder| builder.recheck_every(EVERY).executor(later.clone()));
-    let probes: Vec<_> = (0..100)
-        .map(|_| Probe::parked(&purgatory, &["a"], NEVER))
-        .collect();
+    let (timer, purgatory, probes) = many_behind(&later, 100);
     timer.advance(EVERY);
     assert_eq!(later.run(), 1); // 64 of them
     probes.iter().for_each(Probe::make_ready);

@@ -281,43 +281,34 @@ fn reassign_against_deliver() {
     });
 }
 
-/// A request moves to another shard as its task polls: the task is woken for the reply there.
+/// A request moves to another shard, and back or not, as its task polls: the task is woken for the
+/// reply there.
 #[test]
 fn reassign_against_poll() {
-    check(&[Failpoint::PollStaysBehind], || {
-        let (_timer, client) = client();
-        let [old, new] = [client.clone(), client.another()];
-        let (number, mut reply) = old.expect(MS).unwrap();
-        let network = thread::spawn(move || {
-            let number = old.reassign(number, &new).unwrap();
-            new.deliver(number, 7).unwrap();
-            (old, new)
+    for (and_back, fault) in [
+        (false, Failpoint::PollStaysBehind),
+        (true, Failpoint::MovedIsLookedForOnce),
+    ] {
+        check(&[fault], move || {
+            let (_timer, client) = client();
+            let [old, new] = [client.clone(), client.another()];
+            let (number, mut reply) = old.expect(MS).unwrap();
+            let network = thread::spawn(move || {
+                let number = old.reassign(number, &new).unwrap();
+                if and_back {
+                    let number = new.reassign(number, &old).unwrap();
+                    old.deliver(number, 7).unwrap();
+                } else {
+                    new.deliver(number, 7).unwrap();
+                }
+                (old, new)
+            });
+            let polled = poll(&mut reply);
+            let _scopes = network.join().unwrap();
+            assert_eq!(answer(&mut reply, polled), Ok(7));
+            assert!(client.waits().is_empty());
         });
-        let polled = poll(&mut reply);
-        let _scopes = network.join().unwrap();
-        assert_eq!(answer(&mut reply, polled), Ok(7));
-        assert!(client.waits().is_empty());
-    });
-}
-
-/// A request moves to another shard and back as its task polls: the task is woken for the reply.
-#[test]
-fn reassign_back_against_poll() {
-    check(&[Failpoint::MovedIsLookedForOnce], || {
-        let (_timer, client) = client();
-        let [old, new] = [client.clone(), client.another()];
-        let (number, mut reply) = old.expect(MS).unwrap();
-        let network = thread::spawn(move || {
-            let number = old.reassign(number, &new).unwrap();
-            let number = new.reassign(number, &old).unwrap();
-            old.deliver(number, 7).unwrap();
-            (old, new)
-        });
-        let polled = poll(&mut reply);
-        let _scopes = network.join().unwrap();
-        assert_eq!(answer(&mut reply, polled), Ok(7));
-        assert!(client.waits().is_empty());
-    });
+    }
 }
 
 /// A future is dropped, its request cancelled or given another time by its id, as that moves to
