@@ -341,7 +341,7 @@ fn members_that_panic_as_they_are_dropped_harm_no_other() {
     let (first, second, third) = (members.to_vec(), members.to_vec(), members.to_vec());
     assert_eq!(set(1, first), Ok(0));
     let leader = &members[0].0;
-    let mut wait = sets.wait_for(&1, 9, NEVER);
+    let mut wait = sets.in_epoch(&1, 1).wait_for(9, NEVER);
     panics.store(true, SeqCst);
     let changed = catch_unwind(AssertUnwindSafe(|| {
         assert_eq!(set(1, second), Err(other_epoch(1, 1)));
@@ -410,7 +410,7 @@ fn a_park_whose_last_key_panics_contains_the_reason_of_its_end() {
 /// Those that a signal inside a callback keeps until it is its turn.
 #[test]
 fn keys_that_panic_behind_a_signal_in_a_callback_are_contained() {
-    let (_timer, waits) = by_hand();
+    let (_timer, waits): (_, Purgatory<Undroppable>) = by_hand();
     let panics = Arc::new(AtomicBool::new(false));
     let key = |number| Undroppable(number, panics.clone());
     waits.park(never(), &[key(2)], NEVER);
