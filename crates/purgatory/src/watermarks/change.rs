@@ -96,8 +96,11 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         };
         let mark = shard.records.at_mut(record);
         Mark::check_open(Some(mark))?;
-        Mark::check_epoch(Some(mark), epoch)?;
         let valued = mark.valued.as_mut().ok_or(WaitError::NoGroup)?;
+        let present = valued.epoch;
+        if let Some(named) = epoch.filter(|&named| named != present) {
+            return Err(WaitError::OtherEpoch { named, present });
+        }
         if epoch.is_some() && failpoint!(ReportEpochComparedUnlocked) {
             drop(shard);
             return self.change_beside(key, None, change);
