@@ -152,14 +152,26 @@ impl Recurring {
             .and_then(|day| day.start_of_day());
         // At the end of the calendar there is nothing left to search.
         if let Ok(day) = day {
-            self.wait_until(day.timestamp(), move |this| this.search(day, days));
+            self.wait_for_day(day, days);
         }
     }
 
-    /// Searches from `day` on, if it has begun.
-    fn search(self: Arc<Self>, day: Zoned, days: i32) {
-        if (self.wall)() < day.timestamp() {
-            return self.wait_until(day.timestamp(), move |this| this.search(day, days));
+    /// Waits until `day` begins, with a look at the wall clock each `look_every`.
+    fn wait_for_day(self: Arc<Self>, day: Zoned, days: i32) {
+        let now = (self.wall)();
+        self.wait_until(day.timestamp(), move |this| this.search(day, days, now));
+    }
+
+    /// Searches from `day` on, if it has begun. The wall clock showed `before` at the look before
+    /// this one.
+    fn search(self: Arc<Self>, day: Zoned, days: i32, before: Timestamp) {
+        let now = (self.wall)();
+        if self.was_corrected(now, before) {
+            let now = self.in_zone(now);
+            return self.schedule_after(&now);
+        }
+        if now < day.timestamp() {
+            return self.wait_for_day(day, days);
         }
         // From the day's first moment on, that moment included: what has come since is run late.
         match self.cron.find_next_occurrence(&day, true) {
@@ -342,6 +354,16 @@ mod tests {
                 "{reported:?}"
             );
         }
+    }
+
+    #[test]
+    fn corrected_clock_ends_a_search() {
+        let from = date(2011, 12, 29).at(0, 0, 0, 0);
+        let fixture = Fixture::start("0 9 * * *", "Pacific/Apia", from, |_, _| ());
+        fixture.timer.advance(10 * HOUR); // it has run, and seeks the next time
+        fixture.ahead_ms.store(-5 * 3_600_000, SeqCst);
+        fixture.timer.advance(5 * HOUR);
+        assert_eq!(fixture.ran(), ["2011-12-29 09:00"; 2]);
     }
 
     /// While the machine sleeps the timer's clock stands still and the wall clock goes on.
