@@ -119,14 +119,21 @@ impl Args {
                 format!("{what} at {at:.1?}, expected before the end of the run, {end:.1?}");
             Args::command().error(ErrorKind::ValueValidation, message)
         };
+        // A follower looks at the time once in a lag; the next leader then fetches once more.
+        let lag = self.follower_lag;
+        let takes_over = self.seconds * 2 / 3 + 2 * lag;
         // The run has to come to the begin of a stall, and to the end of one that drops a follower.
         match self.stall() {
             Some(stall) if stall.start >= self.seconds => {
                 Err(refused("--stall-from: follower 2 would stall", stall.start))
             }
-            Some(stall) if self.drop_follower && stall.end >= self.seconds => Err(refused(
+            Some(stall) if self.drop_follower && stall.end + lag >= self.seconds => Err(refused(
                 "--drop-follower: follower 2 would fall out",
-                stall.end,
+                stall.end + lag,
+            )),
+            _ if self.truncate && takes_over >= self.seconds => Err(refused(
+                "--truncate: follower 1 would become the leader",
+                takes_over,
             )),
             _ => Ok(self),
         }

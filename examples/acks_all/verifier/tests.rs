@@ -430,6 +430,7 @@ fn bad_arguments_are_refused_with_their_bounds() {
     ]);
 }
 
+/// Nor what followers with a long lag would do.
 #[test]
 fn stall_that_the_run_does_not_reach_is_refused() {
     for (line, refused) in [
@@ -441,6 +442,15 @@ fn stall_that_the_run_does_not_reach_is_refused() {
             Some("fall out at 3603.3s"),
         ),
         ("--stall-for 7s --drop-follower", Some("fall out at 10.3s")),
+        (
+            "--stall-for 6s --drop-follower --follower-lag 1s",
+            Some("fall out at 10.3s"),
+        ),
+        ("--truncate --follower-lag 1s", None),
+        (
+            "--truncate --follower-lag 2s",
+            Some("become the leader at 10.7s"),
+        ),
         ("--stall-from 9s --stall-for 1h", None),
         ("--stall-from 10s --stall-for 1s", Some("stall at 10.0s")),
         (
