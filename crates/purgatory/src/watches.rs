@@ -21,6 +21,10 @@ use crate::operation::opaque;
 /// its hash by std's [`RandomState`](std::hash::RandomState). Bound the number of keys by
 /// [`max_parked`](crate::Builder::max_parked).
 ///
+/// On a [`ManualTimer`](timer_core::ManualTimer) seed and secrets are the same in each run, so that a
+/// simulation repeats, and known to all: a client can prepare keys that collide. An event loop that
+/// advances one and takes keys from clients needs such a `Hash`.
+///
 /// ```
 /// fn is_a_key<K: purgatory::WatchKey>() {}
 ///
