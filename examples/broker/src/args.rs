@@ -68,8 +68,8 @@ pub struct Args {
     #[arg(value_parser = number::<u32>(10 << 20..=1 << 30))]
     pub max_frame: u32,
 
-    /// Connections open at a time, beside those of followers in this process; one more is closed at
-    /// once
+    /// Connections open at a time; one more is closed at once. Followers in this process have places of
+    /// their own, those of a cluster do not
     #[arg(long, value_name = "N", default_value_t = 4096)]
     #[arg(value_parser = number::<usize>(1..=1_000_000))]
     pub max_connections: usize,

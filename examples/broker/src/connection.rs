@@ -6,7 +6,7 @@
 use std::io::{self, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::mpsc::Receiver;
 use std::{collections::HashMap, sync::Arc, thread, time::Duration};
 
@@ -16,7 +16,7 @@ use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::api::{self, Client};
-use crate::{args::Args, frame::read_frame, replica_manager::ReplicaManager};
+use crate::{frame::read_frame, replica_manager::ReplicaManager};
 
 /// A client that sends nothing for this long while it waits for nothing is disconnected (Kafka's
 /// `connections.max.idle.ms`).
@@ -119,7 +119,11 @@ fn contained<T>(request: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(request)).unwrap_or_else(|_| Err(anyhow!("panicked")))
 }
 
-/// The open connections. Their number is bounded, and a shutdown ends them all in a bounded time.
+/// The id of the next connection, whether a client's or a follower's.
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
+/// The open connections of an endpoint. Their number is bounded, and a shutdown ends them all in a
+/// bounded time.
 pub(crate) struct Connections {
     open: Mutex<Open>,
     /// Notified when one of them ends.
@@ -128,7 +132,6 @@ pub(crate) struct Connections {
 
 struct Open {
     streams: HashMap<u64, Arc<TcpStream>>,
-    next_id: u64,
     /// 0 once the broker shuts down.
     connections_max: usize,
 }
@@ -143,14 +146,11 @@ pub(crate) struct Registered {
 }
 
 impl Connections {
-    /// Starts without connections. The followers in this process have their places beside
-    /// `--max-connections`.
-    pub(crate) fn new(args: &Args) -> Arc<Connections> {
-        let followers = args.followers_here().len();
+    /// Starts without connections, with places for so many.
+    pub(crate) fn new(connections_max: usize) -> Arc<Connections> {
         let open = Open {
             streams: HashMap::new(),
-            next_id: 0,
-            connections_max: args.max_connections.saturating_add(followers),
+            connections_max,
         };
         Arc::new(Connections {
             open: Mutex::new(open),
@@ -169,8 +169,7 @@ impl Connections {
         if open.streams.len() >= open.connections_max {
             return None;
         }
-        let id = open.next_id;
-        open.next_id += 1;
+        let id = NEXT_ID.fetch_add(1, Relaxed);
         open.streams.insert(id, Arc::clone(&stream));
         Some(Registered {
             stream,
@@ -178,6 +177,12 @@ impl Connections {
             id,
             connections: Arc::clone(self),
         })
+    }
+
+    /// Ends every connection at once.
+    #[cfg(test)]
+    pub(crate) fn cut(&self) {
+        self.open.lock().cut(Shutdown::Both);
     }
 
     /// Waits for every connection to write the response it is at, then cuts off those that did not

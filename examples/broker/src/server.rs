@@ -1,7 +1,7 @@
 //! The broker as a whole: its threads, from the start to a bounded shutdown, and the summary of
 //! what it did.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
 use std::{fmt, io, sync::Arc, time::Duration};
 
@@ -21,31 +21,52 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A running broker.
 pub struct Broker {
-    address: SocketAddr,
+    pub(crate) clients: Endpoint,
+    pub(crate) followers: Endpoint,
     pub(crate) manager: Arc<ReplicaManager>,
-    connections: Arc<Connections>,
     timer: SystemTimer,
     threads: Vec<JoinHandle<()>>,
+}
+
+/// An address at which the broker listens, and the connections that come there.
+pub(crate) struct Endpoint {
+    pub(crate) address: SocketAddr,
+    pub(crate) connections: Arc<Connections>,
+}
+
+impl Endpoint {
+    /// Binds this address, with places for so many connections.
+    fn open(listen: SocketAddr, connections_max: usize) -> anyhow::Result<(Endpoint, TcpListener)> {
+        let listener =
+            TcpListener::bind(listen).with_context(|| format!("cannot listen on {listen}"))?;
+        let endpoint = Endpoint {
+            address: listener.local_addr()?,
+            connections: Connections::new(connections_max),
+        };
+        Ok((endpoint, listener))
+    }
 }
 
 impl Broker {
     /// Binds this address and starts the followers; clients are served when this returns.
     pub fn start(args: &Args, listen: SocketAddr) -> anyhow::Result<Broker> {
-        let listener =
-            TcpListener::bind(listen).with_context(|| format!("cannot listen on {listen}"))?;
-        let address = listener.local_addr()?;
+        let (clients, to_clients) = Endpoint::open(listen, args.max_connections)?;
+        // Clients take no places of the followers in this process.
+        let loopback = (Ipv4Addr::LOCALHOST, 0).into();
+        let (followers, to_followers) = Endpoint::open(loopback, args.followers_here().len())?;
+        let address = clients.address;
         if !address.ip().is_loopback() {
             tracing::warn!("{address} is not a loopback address, and there is no authentication");
         }
         let timer = SystemTimer::builder().name("broker").build()?;
         let mut broker = Broker {
-            address,
+            clients,
+            followers,
             manager: Arc::new(ReplicaManager::new(args, &timer)?),
-            connections: Connections::new(args),
             timer,
             threads: Vec::new(),
         };
-        let started = broker.start_threads(listener);
+        let started = broker.start_threads(to_clients, to_followers);
         if started.is_err() {
             // The threads that are there already end.
             broker.manager.stop.raise();
@@ -55,8 +76,12 @@ impl Broker {
     }
 
     /// Starts the followers, the look for lagging ones, and accepting.
-    fn start_threads(&mut self, listener: TcpListener) -> io::Result<()> {
-        let leader = self.address;
+    fn start_threads(
+        &mut self,
+        to_clients: TcpListener,
+        to_followers: TcpListener,
+    ) -> io::Result<()> {
+        let leader = self.followers.address;
         for index in 0..self.manager.followers.len() {
             let manager = Arc::clone(&self.manager);
             self.spawn(&format!("follower-{index}"), move || {
@@ -66,11 +91,21 @@ impl Broker {
         }
         let manager = Arc::clone(&self.manager);
         self.spawn("in-sync", move || look_for_lagging(&manager))?;
+        let connections = Arc::clone(&self.followers.connections);
+        self.accept("accept-followers", to_followers, connections)?;
+        let connections = Arc::clone(&self.clients.connections);
+        self.accept("accept", to_clients, connections)
+    }
+
+    /// Starts accepting connections.
+    fn accept(
+        &mut self,
+        name: &str,
+        listener: TcpListener,
+        connections: Arc<Connections>,
+    ) -> io::Result<()> {
         let manager = Arc::clone(&self.manager);
-        let connections = Arc::clone(&self.connections);
-        self.spawn("accept", move || {
-            accept_all(&listener, &manager, &connections)
-        })
+        self.spawn(name, move || accept_all(&listener, &manager, &connections))
     }
 
     fn spawn(&mut self, name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
@@ -81,7 +116,7 @@ impl Broker {
 
     /// Returns the address in use, with the port that was picked.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.clients.address
     }
 
     /// Serves metrics and the live page, until the returned server is dropped.
@@ -108,16 +143,19 @@ impl Broker {
     pub fn shutdown(self) -> Summary {
         self.manager.stop.raise();
         // A thread that accepts is woken by a connection only.
-        let woken = TcpStream::connect_timeout(&self.address, SHUTDOWN_MAX);
+        let wake =
+            |endpoint: &Endpoint| TcpStream::connect_timeout(&endpoint.address, SHUTDOWN_MAX);
+        let woken = wake(&self.followers).and_then(|_| wake(&self.clients));
 
         // First the answers to what is parked, then the connections that carry them.
         self.manager.shutdown();
-        self.connections.shut(SHUTDOWN_MAX);
+        self.clients.connections.shut(SHUTDOWN_MAX);
+        self.followers.connections.shut(SHUTDOWN_MAX);
 
         match woken {
             Ok(_) => join(self.threads),
             Err(error) => {
-                tracing::warn!("the accept thread is left behind, it cannot be woken: {error}");
+                tracing::warn!("the accept threads are left behind, they cannot be woken: {error}");
             }
         }
         // Nothing is scheduled on the timer directly, so it hands no task back.

@@ -76,7 +76,7 @@ fn resume_followers(broker: &Broker) {
 }
 
 /// Waits for a condition; the deadline is the test runner's.
-fn wait_until(condition: impl Fn() -> bool) {
+fn wait_until(mut condition: impl FnMut() -> bool) {
     while !condition() {
         thread::yield_now();
     }
@@ -228,6 +228,24 @@ fn connection_too_many_is_closed() {
             .unwrap();
         matches!(next.read(&mut [0]), Ok(1))
     });
+    broker.shutdown();
+}
+
+/// Clients come in as soon as a follower has lost its connection.
+#[test]
+fn clients_take_no_place_of_a_follower() {
+    let (broker, mut client) = start(&["--max-connections", "1"]);
+    for _ in 0..5 {
+        broker.followers.connections.cut();
+        for _ in 0..3 {
+            assert!(Client(TcpStream::connect(broker.address()).unwrap()).was_closed());
+        }
+        // Until both are back it is refused: too few are in sync.
+        wait_until(|| {
+            client.send_produce(-1, 60_000);
+            client.produced() == 0
+        });
+    }
     broker.shutdown();
 }
 
