@@ -81,6 +81,11 @@ impl Limit {
             .is_ok()
     }
 
+    /// Takes one, also beyond the bound.
+    pub(crate) fn acquire_beyond(&self) {
+        self.taken.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// Returns one that was taken.
     pub(crate) fn release(&self) {
         self.taken.fetch_sub(1, Ordering::AcqRel);

@@ -77,10 +77,19 @@ impl<E: Engine> Inside for E {
     }
 
     fn queue(table: &Arc<Table<E>>, jobs: Vec<Ended<E>>, mut under_way: Vec<UnderWay>) {
+        // A callback takes the place of its wait until it begins.
+        for ended in &jobs {
+            if E::is_called_back(&ended.left) {
+                table.common.take_callbacks_place();
+            }
+        }
         let queued_ns = table.frame.callbacks_queued(jobs.len());
         let inside = table.clone();
         table.frame.executor.execute(Job::new(move || {
             for ended in jobs {
+                if E::is_called_back(&ended.left) {
+                    inside.common.return_place();
+                }
                 let finish = |call: &Call<'_>| inside.finish(call, ended);
                 inside.frame.run_queued(queued_ns, under_way.pop(), finish);
             }

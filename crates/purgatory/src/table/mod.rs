@@ -29,7 +29,8 @@
 //!   leaves the records in the same lock hold: by the engine that answers it, by [`Engine::leave`]
 //!   if the table ends it.
 //! - **Place**: a wait returns its place among `max_parked` in that lock hold, too. The
-//!   [shard] does it as it counts the end, on each way out.
+//!   [shard] does it as it counts the end, on each way out. A callback that is queued for the executor
+//!   takes one until it begins.
 //! - **After**: wakers, callbacks, keys and untaken answers are the user's. They go into an
 //!   [`Ended`], which is finished with nothing locked; a panic there is contained and counted.
 
@@ -196,6 +197,12 @@ pub(crate) trait Engine: Sized + Send + Sync + 'static {
         true
     }
 
+    /// Returns true for what is left of a wait that is called back.
+    #[inline]
+    fn is_called_back(_left: &Self::Left) -> bool {
+        false
+    }
+
     /// Takes a wait that the table ended out of the records; returns what is left of it. Others
     /// that this ends go to `also`. Runs under the shard's lock; the entry is answered or gone.
     fn leave(
@@ -312,6 +319,14 @@ impl Common {
         }
         let limit = max_parked.max();
         Some(WaitError::Full { limit })
+    }
+
+    /// Takes a place for a callback that the executor is late with, also if there is none: its wait had
+    /// one.
+    pub(crate) fn take_callbacks_place(&self) {
+        if let Some(max_parked) = &self.max_parked {
+            max_parked.acquire_beyond();
+        }
     }
 
     /// Returns the place of what waits no more.

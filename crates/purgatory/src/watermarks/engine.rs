@@ -274,6 +274,11 @@ impl<K: WatchKey, B: Beside> Engine for Values<K, B> {
         matches!(wait.tells, Tells::Future)
     }
 
+    #[inline]
+    fn is_called_back(left: &Left<K>) -> bool {
+        matches!(left.tells, Tells::Callback(_))
+    }
+
     fn leave(
         &self,
         shard: &mut Shard<Self>,

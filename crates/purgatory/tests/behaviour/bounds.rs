@@ -151,21 +151,27 @@ fn a_timers_panic_hook_hears_of_checks_and_callbacks() {
     assert_eq!(*heard.lock().unwrap(), ["check", "callback", "value"]);
 }
 
-/// An operation has its place until its callback begins, a wait of another form until it ends.
+/// A place is taken until the callback begins. A future's is free as it ends.
 #[test]
-fn late_callbacks_of_a_purgatory_alone_take_places() {
+fn late_callbacks_take_places() {
     let (timer, later) = (ManualTimer::new(), Later::default());
     let builder = Purgatory::builder("few").timer(&timer).max_parked(1);
     let waits: Purgatory<u32> = builder.executor(later.clone()).build().unwrap();
     let builder = Watermarks::builder("few").timer(&timer).max_parked(1);
     let values: Watermarks<u32> = builder.executor(later.clone()).build().unwrap();
+    let mut future = values.wait_for(&1, 1, MS);
+    timer.advance(MS);
+    assert_eq!(over(&mut future), Err(WaitError::Expired));
     waits.park(never(), &[1], MS);
     values.park(&1, 1, MS, drop).unwrap();
     timer.advance(MS);
-    assert_eq!(later.len(), 2);
+    assert_eq!(later.len(), 3);
     let full = WaitError::Full { limit: 1 };
     assert_eq!(refused(&waits, never(), &[1]).0, full);
-    values.park(&1, 1, MS, drop).unwrap();
+    assert_eq!(values.park(&1, 1, MS, drop).unwrap_err().reason, full);
     later.run();
     waits.park(never(), &[1], MS);
+    values.park(&1, 1, MS, drop).unwrap();
+    values.advance(&1, 1).unwrap();
+    values.park(&1, 2, MS, drop).unwrap();
 }
