@@ -134,19 +134,10 @@ fn forms_count_events_delays_and_ends_at_once() {
     assert_eq!(waits.times().lateness.sum_s(), 0.04);
 }
 
+/// Those of `Watermarks` are compared by their model.
 #[test]
 fn events_are_changes_and_refusals_are_none() {
-    let (timer, waits, values) = watermarks_with::<u32>(|builder| builder.keys_max(1));
-    values.advance(&1, 5).unwrap();
-    values.advance(&1, 3).unwrap(); // less
-    values.begin_epoch(&1, 1, 4).unwrap();
-    assert_eq!(waits.stats().events, 3);
-    values.advance(&2, 3).unwrap_err();
-    values.in_epoch(&1, 7).advance(9).unwrap_err();
-    values.close(&1, "closed");
-    values.advance(&1, 9).unwrap_err();
-    assert_eq!(waits.stats().events, 3);
-
+    let timer = ManualTimer::new();
     let sets = ReplicaSets::on(&timer, "sets").unwrap();
     sets.set(&1, 1, [("a", 1), ("b", 1)], Rule::all()).unwrap();
     sets.in_epoch(&1, 1).report(&"a", 9).unwrap(); // the other one holds it
@@ -191,26 +182,6 @@ fn ages_and_times_are_those_of_each_wait() {
     replies.deliver(&1, ()).unwrap();
     assert_eq!(replies.waits().times().completed.sum_s(), 0.01);
     drop(reply);
-}
-
-/// An observer that a wait of its key ends is timed as any other.
-#[test]
-fn observers_are_timed_by_whatever_ends_them() {
-    let (timer, waits, values) = watermarks::<u32>();
-    waits.times(); // timed from here on
-    let wanted = values.wanted(&1, MINUTE);
-    timer.advance(10 * MS);
-    let wait = values.wait_for(&1, 5, MINUTE); // which ends it
-    let unwanted = values.unwanted(&1, MINUTE);
-    timer.advance(20 * MS);
-    drop(wait);
-    let times = waits.times();
-    assert_eq!(waits.stats().completed, 2);
-    assert_eq!(
-        (times.completed.count(), times.completed.sum_s()),
-        (2, 0.03)
-    );
-    drop((wanted, unwanted));
 }
 
 /// An advance that reaches many calls some back before it ends the others.

@@ -294,21 +294,6 @@ fn time_to_live_begins_as_the_task_is_woken() {
     assert!(next.is_lost());
 }
 
-/// How late a lease is lost is no lateness of a wait: each of these has an outcome.
-#[test]
-fn a_lost_lease_counts_among_no_waits() {
-    let (timer, permits) = permits(1);
-    let waits = permits.waits();
-    waits.times(); // timing begins
-    let lease = over(&mut permits.lease(1, SECOND, MINUTE)).unwrap();
-    let late = permits.acquire(1, MS);
-    timer.advance(SECOND);
-    assert!(lease.is_lost());
-    let times = waits.times();
-    assert_eq!((times.expired.count(), times.lateness.count()), (1, 1));
-    drop(late);
-}
-
 /// More of them than end under one lock hold: none gets the permits that a heavy head leaves.
 #[test]
 fn a_cancel_of_all_cancels_those_behind_a_heavy_head_too() {

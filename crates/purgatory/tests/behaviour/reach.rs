@@ -104,17 +104,6 @@ fn an_operation_is_reached_by_a_name_of_the_callers() {
     assert_empty(&waits);
 }
 
-/// First and later keys, some with two watches of it.
-#[test]
-fn what_is_reached_by_a_key_is_visited_once() {
-    let (_timer, waits) = waiting();
-    for keys in [&["w"][..], &["a", "w"], &["w", "w"], &["a", "w", "v", "w"]] {
-        waits.park(Probe::new().operation(), keys, NEVER);
-    }
-    let (reached, under_check) = waits.with_for_key(&"w", |_| ());
-    assert_eq!((reached.len(), under_check.len()), (4, 0));
-}
-
 /// An operation under check is named, and goes on as it would have.
 #[test]
 fn an_operation_under_check_is_not_missed() {
@@ -164,26 +153,7 @@ fn what_has_its_last_check_is_under_check() {
     assert_eq!(probe.endings(), [Outcome::Expired]);
 }
 
-#[test]
-fn visits_see_each_operation_once() {
-    let (_timer, waits): (_, Purgatory<u32>) = by_hand();
-    let mut parked = Vec::new();
-    for number in 0..1000 {
-        let keys = &[number, number / 2, 7][..1 + number as usize % 3];
-        parked.push(waits.park(never(), keys, NEVER));
-    }
-    let mut visited = Vec::new();
-    waits.for_each(|id, _, operation| {
-        assert!(operation.is_some());
-        visited.push(id);
-    });
-    let key = |id: &purgatory::OperationId| id.to_string();
-    parked.sort_by_key(key);
-    visited.sort_by_key(key);
-    assert_eq!(visited, parked);
-}
-
-/// Nor is a key cloned.
+/// Each operation is visited once, and no key is cloned.
 #[test]
 fn a_dump_of_one_key_each_allocates_nothing() {
     let (_timer, waits): (_, Purgatory<u32>) = by_hand();

@@ -162,21 +162,3 @@ fn mapping_that_loses_values_panics_in_debug() {
     let (_timer, _waits, lossy) = watermarks::<Halved>();
     let _ = lossy.advance(&1, Halved(8));
 }
-
-/// In all counts alike.
-#[test]
-fn those_that_wait_until_a_key_is_wanted_count_as_its_waits() {
-    let timer = ManualTimer::new();
-    let values: Watermarks<u32> = Watermarks::on(&timer, "test").unwrap();
-    let waits = values.waits();
-    let _wanted = values.wanted(&1, MINUTE);
-    assert_eq!((waits.len(), waits.keys()), (1, 1));
-    let snapshot = waits.snapshot(1);
-    assert_eq!((snapshot.key_count, snapshot.busiest), (1, vec![(1, 1)]));
-    let wait = values.wait_for(&1, 5, MINUTE); // ends the first
-    let _unwanted = values.unwanted(&1, MINUTE);
-    assert_eq!((waits.len(), waits.keys()), (2, 1));
-    assert_eq!(waits.snapshot(1).busiest, [(1, 2)]);
-    drop(wait);
-    assert_eq!((waits.len(), waits.keys()), (0, 0));
-}

@@ -1,33 +1,9 @@
-//! Users' code that misbehaves: callbacks that park again without end, executors that are late or
-//! drop their jobs, wakers that panic, handles that go where no thread expects it.
+//! Users' code that misbehaves: executors that are late or drop their jobs, wakers that panic, handles
+//! that go where no thread expects it.
 
 use std::panic::panic_any;
 
 use crate::support::*;
-
-/// Parks an operation that parks another when it is cancelled: for ever, were it not for the test.
-fn park_again(purgatory: Purgatory<u32>, parked: Arc<AtomicUsize>) {
-    if parked.fetch_add(1, SeqCst) < 10_000 {
-        let inside = purgatory.clone();
-        let then = move |outcome| match outcome {
-            Outcome::Cancelled(CancelReason::Shutdown) => {}
-            _ => park_again(inside, parked),
-        };
-        purgatory.park(when(|| false, then), &[1], MINUTE);
-    }
-}
-
-#[test]
-fn operations_parked_while_cancelling_remain() {
-    let (_timer, purgatory) = by_hand();
-    let parked = Arc::default();
-    for _ in 0..300 {
-        park_again(purgatory.clone(), Arc::clone(&parked));
-    }
-    assert_eq!(purgatory.cancel_for_key(&1, "over"), 300);
-    assert_eq!(purgatory.len(), 300);
-    purgatory.shutdown(MINUTE);
-}
 
 /// On the only worker, which would have to end the wait by its timeout.
 #[test]
