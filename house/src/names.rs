@@ -75,16 +75,16 @@ fn targets_of_commands_exist() {
     for (path, text) in pages_and_commands() {
         let words: Vec<&str> = text.split_whitespace().collect();
         for pair in words.windows(2) {
-            let places = match pair[0].trim_start_matches('`') {
-                "--example" => ["examples/", "examples/"],
-                "--bin" => ["benches/src/bin/", "benches/src/bin/"],
-                "--test" => ["crates/timer-core/tests/", "crates/purgatory/tests/"],
+            let folders: &[&str] = match pair[0].trim_start_matches('`') {
+                "--example" => &["examples/"],
+                "--bin" => &["benches/src/bin/"],
+                "--test" => &["crates/timer-core/tests/", "crates/purgatory/tests/"],
                 _ => continue,
             };
             let name = pair[1].trim_matches(|c: char| !c.is_alphanumeric());
-            let exists = |place: &&str| root().join(format!("{place}{name}")).exists();
+            let exists = |folder: &&str| root().join(folder).join(name).exists();
             named += 1;
-            if !places.iter().any(exists) {
+            if !folders.iter().any(exists) {
                 wrong.push(format!("{path}: {} {name}: there is none", pair[0]));
             }
         }
