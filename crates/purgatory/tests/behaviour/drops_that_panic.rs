@@ -23,26 +23,18 @@ fn contained<T>(call: impl FnOnce() -> T) -> T {
 /// A place for a future that its own condition reaches.
 type Slot<T> = Arc<Mutex<Option<WaitFuture<T>>>>;
 
-/// Parks a wait whose first check that finds its future here polls that as such a task. The check
-/// returns this then, and false before.
-fn polled_under_check(waits: &Waits, keys: &[u64], comes_true: bool) -> Slot<()> {
-    let slot: Slot<()> = Arc::default();
-    let polled = slot.clone();
-    let condition = move || match polled.lock().unwrap().as_mut() {
-        Some(future) => {
-            poll_to_panic(future);
-            comes_true
-        }
-        None => false,
-    };
-    *slot.lock().unwrap() = Some(waits.wait(keys, MINUTE, condition));
-    slot
-}
-
 #[test]
 fn dropped_future_ends_though_its_waker_panics() {
     let (_timer, waits) = by_hand_with(|builder| builder.max_parked(1));
-    let slot = polled_under_check(&waits, &[1, 2], false);
+    let slot: Slot<()> = Arc::default();
+    let polled = slot.clone();
+    let condition = move || {
+        if let Some(future) = polled.lock().unwrap().as_mut() {
+            poll_to_panic(future);
+        }
+        false
+    };
+    *slot.lock().unwrap() = Some(waits.wait(&[1, 2], MINUTE, condition));
     assert_eq!(waits.check_and_complete(&1), 0);
     let future = slot.lock().unwrap().take();
     contained(|| drop(future));

@@ -3,7 +3,6 @@
 #![cfg(not(loom))]
 
 use std::{
-    cell::Cell,
     hash::{Hash, Hasher},
     panic::resume_unwind,
 };
@@ -94,11 +93,11 @@ impl Drop for LooksBackAt {
 }
 
 thread_local! {
-    /// The number of comparisons that this thread's keys still make; the next one panics.
-    static COMPARISONS: Cell<usize> = const { Cell::new(usize::MAX) };
+    /// Called by the comparisons of this thread's keys, until one panics as it returns true.
+    static COMPARED: RefCell<Option<Box<dyn FnMut() -> bool>>> = const { RefCell::new(None) };
 }
 
-/// A key whose `Eq` may panic.
+/// A key whose `Eq` calls out, and may panic.
 #[allow(
     clippy::derived_hash_with_manual_eq,
     reason = "equal keys have one hash"
@@ -108,20 +107,30 @@ struct Comparable(u32);
 
 impl PartialEq for Comparable {
     fn eq(&self, other: &Self) -> bool {
-        let left = COMPARISONS.get();
-        COMPARISONS.set(left.wrapping_sub(1));
-        if left == 0 {
-            resume_unwind(Box::new("compared")); // without a message
+        if let Some(mut compared) = COMPARED.take() {
+            if compared() {
+                resume_unwind(Box::new("compared")); // without a message
+            }
+            COMPARED.set(Some(compared));
         }
         self.0 == other.0
     }
 }
 
+/// Lets keys be compared this many times; the next one panics.
+fn panic_after(mut comparisons: usize) {
+    COMPARED.set(Some(Box::new(move || {
+        let is_over = comparisons == 0;
+        comparisons = comparisons.saturating_sub(1);
+        is_over
+    })));
+}
+
 /// Runs `work` while keys can be compared this many times.
 fn with_comparisons<T>(count: usize, work: impl FnOnce() -> T) -> thread::Result<T> {
-    COMPARISONS.set(count);
+    panic_after(count);
     let done = catch_unwind(AssertUnwindSafe(work));
-    COMPARISONS.set(usize::MAX);
+    COMPARED.set(None);
     done
 }
 
@@ -150,11 +159,11 @@ fn panic_of_key_signalled_in_callback_is_counted() {
                 true => inside.update_keys(|()| ((), vec![Comparable(1), Comparable(2)])),
                 false => inside.update_key(&Comparable(1), |()| ()),
             }
-            COMPARISONS.set(0);
+            panic_after(0);
         };
         waits.park(never(), &[Comparable(1)], NEVER);
         let parked = waits.try_complete_else_watch(when(|| true, signals), &[Comparable(2)], NEVER);
-        COMPARISONS.set(usize::MAX);
+        COMPARED.set(None);
         let left = (waits.len(), waits.stats().panics);
         assert_eq!(
             (parked.is_ok(), left),
@@ -356,50 +365,35 @@ fn members_that_panic_as_they_are_dropped_harm_no_other() {
     assert_eq!(sets.watermark(&1), None);
 }
 
-thread_local! {
-    /// Called by the comparisons of this thread's keys; they panic if it returns true.
-    static COMPARED: Cell<Option<Box<dyn Fn() -> bool>>> = const { Cell::new(None) };
-}
-
-/// A key whose `Eq` calls out.
-#[allow(
-    clippy::derived_hash_with_manual_eq,
-    reason = "equal keys have one hash"
-)]
-#[derive(Clone, Debug, Eq, Hash)]
-struct CallsOut(u32);
-
-impl PartialEq for CallsOut {
-    fn eq(&self, other: &Self) -> bool {
-        if COMPARED.take().is_some_and(|compared| compared()) {
-            resume_unwind(Box::new("compared")); // without a message
-        }
-        self.0 == other.0
-    }
-}
-
 /// The reason of a cancel that its parker was to carry out, and that panics as it is dropped.
 #[test]
 fn a_park_whose_last_key_panics_contains_the_reason_of_its_end() {
     for first in 2.. {
-        let (_timer, waits): (_, Purgatory<CallsOut>) = by_hand_with(|builder| builder.shards(64));
-        waits.park(never(), &[CallsOut(1)], NEVER);
+        let (_timer, waits): (_, Purgatory<Comparable>) =
+            by_hand_with(|builder| builder.shards(64));
+        waits.park(never(), &[Comparable(1)], NEVER);
         let cancels = waits.clone();
+        let mut is_first = true;
         let cancel = move || {
+            if !mem::take(&mut is_first) {
+                return false;
+            }
             let cancels = cancels.clone();
             let (send, is_left) = mpsc::channel();
             thread::spawn(move || {
                 let reason = Reason::with("late", OnDrop::new(|| panic!("dropped")));
-                let ended = cancels.cancel_for_key(&CallsOut(first), reason);
+                let ended = cancels.cancel_for_key(&Comparable(first), reason);
                 let _ = send.send(ended);
             });
             // For ever, if both keys lie in one shard, which is locked.
             is_left.recv_timeout(SECOND) == Ok(0)
         };
         COMPARED.set(Some(Box::new(cancel)));
-        let keys = [first, 1].map(CallsOut);
+        let keys = [first, 1].map(Comparable);
         let park = || waits.try_complete_else_watch(never(), &keys, NEVER);
-        if catch_unwind(AssertUnwindSafe(park)).is_ok() {
+        let parked = catch_unwind(AssertUnwindSafe(park));
+        COMPARED.set(None);
+        if parked.is_ok() {
             continue; // they do
         }
         assert_eq!((waits.len(), waits.stats().panics), (1, 1));

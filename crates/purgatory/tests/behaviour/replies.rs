@@ -6,35 +6,17 @@ type Texts = Replies<u64, &'static str>;
 
 /// Creates replies on a manual timer, with their waits for inspection.
 fn replies() -> (ManualTimer, Waits<u64>, Texts) {
-    replies_with(|builder| builder)
-}
-
-/// Does as [`replies`] does, with these settings.
-fn replies_with(
-    build: impl FnOnce(Builder<Texts>) -> Builder<Texts>,
-) -> (ManualTimer, Waits<u64>, Texts) {
     let timer = ManualTimer::new();
-    let replies = build(Replies::builder("test").timer(&timer))
-        .build()
-        .unwrap();
+    let replies = Replies::on(&timer, "test").unwrap();
     (timer, replies.waits(), replies)
-}
-
-/// Nothing waits, and every key that was used is free.
-#[track_caller]
-fn nothing_is_left(waits: &Waits<u64>, replies: &Texts) {
-    assert_nothing_waits(waits);
-    for key in 0..10 {
-        assert_eq!(replies.deliver(&key, "late"), Err("late"));
-        assert!(replies.expect(key, Duration::ZERO).is_ok());
-    }
 }
 
 /// An expired reply has ended, though the executor has not run its callback yet.
 #[test]
 fn keys_are_free_at_once_though_the_executor_is_late() {
-    let later = Later::default();
-    let (timer, waits, replies) = replies_with(|builder| builder.executor(later.clone()));
+    let (timer, later) = (ManualTimer::new(), Later::default());
+    let builder = Replies::builder("test").timer(&timer);
+    let replies: Texts = builder.executor(later.clone()).build().unwrap();
     let mut expired = replies.expect(1, SECOND).unwrap();
     let woken = Woken::task();
     assert!(woken.poll(&mut expired).is_pending());
@@ -56,7 +38,12 @@ fn keys_are_free_at_once_though_the_executor_is_late() {
     assert_eq!(over(&mut again), Ok("again"));
     assert_eq!(over(&mut second), Ok("second"));
     later.run();
-    nothing_is_left(&waits, &replies);
+    // Nothing waits, and each key is free.
+    assert_nothing_waits(&replies.waits());
+    for key in [1, 2] {
+        assert_eq!(replies.deliver(&key, "late"), Err("late"));
+        assert!(replies.expect(key, Duration::ZERO).is_ok());
+    }
 }
 
 /// Its answer lies where it is expected.
