@@ -2,11 +2,6 @@
 //! left to the outermost call.
 #![cfg(not(loom))]
 
-use std::{
-    borrow::Borrow,
-    hash::{Hash, Hasher},
-};
-
 use crate::support::*;
 
 /// The links of a chain.
@@ -227,32 +222,8 @@ fn wakers_that_deliver_to_the_next_stream_need_no_stack() {
     });
 }
 
-/// A key that is found by its number, and acts as its last clone is dropped.
-#[derive(Clone)]
-struct Key {
-    number: usize,
-    _last: Arc<OnDrop>,
-}
-
-impl PartialEq for Key {
-    fn eq(&self, other: &Self) -> bool {
-        self.number == other.number
-    }
-}
-
-impl Eq for Key {}
-
-impl Hash for Key {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.number.hash(state);
-    }
-}
-
-impl Borrow<usize> for Key {
-    fn borrow(&self) -> &usize {
-        &self.number
-    }
-}
+/// A key that acts as its last clone is dropped.
+type Key = Numbered<Arc<OnDrop>>;
 
 #[test]
 fn keys_that_deliver_the_next_reply_need_no_stack() {
@@ -262,8 +233,8 @@ fn keys_that_deliver_the_next_reply_need_no_stack() {
         for number in 0..DEEP {
             let inside = replies.clone();
             let act = move || _ = inside.deliver(&(number + 1), ());
-            let _last = Arc::new(OnDrop::new(act));
-            futures.push(replies.expect(Key { number, _last }, NEVER).unwrap());
+            let holds = Arc::new(OnDrop::new(act));
+            futures.push(replies.expect(Key { number, holds }, NEVER).unwrap());
         }
         replies.deliver(&0, ()).unwrap();
         assert_eq!(count_ended(futures), DEEP);
@@ -480,8 +451,8 @@ fn keys_that_hold_the_next_future_need_no_stack() {
     on_a_small_stack(|| {
         let values = Watermarks::on(&ManualTimer::new(), "deep").unwrap();
         let link = |number, holds| {
-            let _last = Arc::new(holds);
-            values.wait_for_each(&[(Key { number, _last }, 1)], NEVER)
+            let holds = Arc::new(holds);
+            values.wait_for_each(&[(Key { number, holds }, 1)], NEVER)
         };
         each_holds_the_next(link, || ());
         assert!(values.waits().is_empty());
@@ -501,8 +472,8 @@ where
             counted.fetch_add(1, SeqCst);
             end(number + 1);
         });
-        let _last = Arc::new(ends);
-        park(Key { number, _last });
+        let holds = Arc::new(ends);
+        park(Key { number, holds });
     }
     end(0);
     assert_eq!(drops.load(SeqCst), DEEP);
@@ -531,10 +502,10 @@ fn keys_that_cancel_or_take_the_next_operation_need_no_stack() {
         keys_that_end(park, move |number| _ = inside.take_for_key(&number));
         // As the last of two keys.
         let last = usize::MAX;
-        let _last = Arc::new(OnDrop::new(|| ()));
+        let holds = Arc::new(OnDrop::new(|| ()));
         let first = Key {
             number: last,
-            _last,
+            holds,
         };
         let park = |key: Key| _ = waits.park(never(), &[first.clone(), key], NEVER);
         let inside = waits.clone();
@@ -574,8 +545,8 @@ fn keys_that_hold_the_next_permit_need_no_stack() {
         let permits = Permits::<Key>::keyed_builder("deep").timer(&timer);
         let permits = permits.build().unwrap();
         let link = |number, holds| {
-            let _last = Arc::new(holds);
-            permits.try_acquire_for(&Key { number, _last }, 1).unwrap()
+            let holds = Arc::new(holds);
+            permits.try_acquire_for(&Key { number, holds }, 1).unwrap()
         };
         each_holds_the_next(link, || ());
     });

@@ -2,10 +2,7 @@
 //! `Drop` panics harm no other operation.
 #![cfg(not(loom))]
 
-use std::{
-    hash::{Hash, Hasher},
-    panic::resume_unwind,
-};
+use std::panic::resume_unwind;
 
 use crate::support::*;
 
@@ -218,30 +215,23 @@ fn removal_that_has_begun_cancels_all() {
     assert_eq!((waits.len(), waits.keys()), (0, 0));
 }
 
-/// A key that panics as it is dropped, once it is armed.
+/// A key that panics as it is dropped, once it is armed, if it has the number 2.
+type Undroppable = Numbered<Panics>;
+
 #[derive(Clone, Debug)]
-struct Undroppable(u32, Arc<AtomicBool>);
+struct Panics(bool, Arc<AtomicBool>);
 
-impl PartialEq for Undroppable {
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
-}
-
-impl Eq for Undroppable {}
-
-impl Hash for Undroppable {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.hash(state);
-    }
-}
-
-impl Drop for Undroppable {
+impl Drop for Panics {
     fn drop(&mut self) {
-        if self.0 == 2 && self.1.load(SeqCst) {
+        if self.0 && self.1.load(SeqCst) {
             panic!("dropped");
         }
     }
+}
+
+fn undroppable(number: usize, armed: &Arc<AtomicBool>) -> Undroppable {
+    let holds = Panics(number == 2, armed.clone());
+    Undroppable { number, holds }
 }
 
 /// Whether it is their first key or another, and whatever ends them.
@@ -257,7 +247,7 @@ fn a_key_that_panics_as_it_is_dropped_harms_no_other_operation() {
         for own_is_first in [true, false] {
             let (timer, waits) = by_hand_with(|builder| builder.max_parked(3));
             let armed = Arc::new(AtomicBool::new(false));
-            let key = |number| Undroppable(number, armed.clone());
+            let key = |number| undroppable(number, &armed);
             let (tell, told) = mpsc::channel();
             let holds = Arc::new(AtomicBool::new(false));
             for number in 1..=3 {
@@ -291,7 +281,7 @@ fn a_key_that_panics_as_it_is_dropped_harms_no_other_operation() {
 fn a_key_that_panics_as_its_request_is_answered_is_contained() {
     let replies: Replies<Undroppable, u8> = Replies::on(&ManualTimer::new(), "test").unwrap();
     let armed = Arc::new(AtomicBool::new(false));
-    let key = || Undroppable(2, armed.clone());
+    let key = || undroppable(2, &armed);
     let mut reply = replies.expect(key(), MINUTE).unwrap();
     let asked = key();
     armed.store(true, SeqCst);
@@ -308,10 +298,7 @@ fn a_key_that_panics_as_its_request_is_answered_is_contained() {
 fn several_keys_that_panic_as_they_are_dropped_are_contained() {
     let panics = Arc::new(AtomicBool::new(false));
     let (_timer, waits, values) = watermarks_with(|builder| builder);
-    let keys = [
-        (Undroppable(2, panics.clone()), 1),
-        (Undroppable(2, panics.clone()), 2),
-    ];
+    let keys = [(undroppable(2, &panics), 1), (undroppable(2, &panics), 2)];
     let each = values.wait_for_each(&keys, NEVER);
     panics.store(true, SeqCst);
     assert!(catch_unwind(AssertUnwindSafe(|| drop(each))).is_ok());

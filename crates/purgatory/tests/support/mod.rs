@@ -395,63 +395,66 @@ impl Memory {
     }
 }
 
-/// A key that is looked up by its number, and whose clones are counted.
-#[derive(Debug)]
-pub struct Counted {
-    pub number: u64,
-    clones: Arc<AtomicUsize>,
+/// A key that is looked up by its number, whatever it holds.
+#[derive(Clone, Debug)]
+pub struct Numbered<T> {
+    pub number: usize,
+    pub holds: T,
 }
 
-impl Counted {
-    pub fn new(number: u64) -> Self {
-        Counted {
-            number,
-            clones: Arc::default(),
-        }
-    }
-
-    /// A key with another number that is counted with this one.
-    pub fn like(&self, number: u64) -> Self {
-        Counted {
-            number,
-            clones: self.clones.clone(),
-        }
-    }
-
-    /// The number of keys.
-    pub fn alive(&self) -> usize {
-        Arc::strong_count(&self.clones)
-    }
-
-    /// The number of times that they were cloned.
-    pub fn clones(&self) -> usize {
-        self.clones.load(SeqCst)
-    }
-}
-
-impl Clone for Counted {
-    fn clone(&self) -> Self {
-        self.clones.fetch_add(1, SeqCst);
-        self.like(self.number)
-    }
-}
-
-impl Borrow<u64> for Counted {
-    fn borrow(&self) -> &u64 {
+impl<T> Borrow<usize> for Numbered<T> {
+    fn borrow(&self) -> &usize {
         &self.number
     }
 }
 
-impl Hash for Counted {
+impl<T> Hash for Numbered<T> {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         self.number.hash(hasher);
     }
 }
 
-impl PartialEq for Counted {
+impl<T> PartialEq for Numbered<T> {
     fn eq(&self, other: &Self) -> bool {
         self.number == other.number
     }
 }
 
-impl Eq for Counted {}
+impl<T> Eq for Numbered<T> {}
+
+/// A key whose clones are counted, with those of all that are like it.
+pub type Counted = Numbered<Clones>;
+
+/// Counts the clones.
+#[derive(Debug, Default)]
+pub struct Clones(Arc<AtomicUsize>);
+
+impl Clone for Clones {
+    fn clone(&self) -> Self {
+        self.0.fetch_add(1, SeqCst);
+        Clones(self.0.clone())
+    }
+}
+
+impl Counted {
+    pub fn new(number: usize) -> Self {
+        let holds = Clones::default();
+        Counted { number, holds }
+    }
+
+    /// A key with another number that is counted with this one.
+    pub fn like(&self, number: usize) -> Self {
+        let holds = Clones(self.holds.0.clone());
+        Counted { number, holds }
+    }
+
+    /// The number of keys.
+    pub fn alive(&self) -> usize {
+        Arc::strong_count(&self.holds.0)
+    }
+
+    /// The number of times that they were cloned.
+    pub fn clones(&self) -> usize {
+        self.holds.0.load(SeqCst)
+    }
+}
