@@ -115,29 +115,7 @@ fn a_replaced_waits_last_waker_is_dropped_unlocked() {
 
 // The clock.
 
-thread_local! {
-    /// Done at the next clock read of this thread, once the clock was read.
-    static AT_NEXT_READ: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
-}
-
-fn at_next_read(act: impl FnOnce() + 'static) {
-    AT_NEXT_READ.set(Some(Box::new(act)));
-}
-
-#[derive(Debug)]
-struct Acting(SystemClock);
-
-impl Clock for Acting {
-    fn now_ns(&self) -> u64 {
-        let now_ns = self.0.now_ns();
-        if let Some(act) = AT_NEXT_READ.take() {
-            act();
-        }
-        now_ns
-    }
-}
-
-/// Creates a purgatory by that clock, whose ends are timed.
+/// Creates a purgatory by a clock that acts, whose ends are timed.
 fn timed<K: WatchKey + Send, O: DelayedOperation + Send>() -> Purgatory<K, O> {
     timed_with(|builder| builder)
 }
@@ -244,7 +222,7 @@ fn the_clock_is_read_unlocked_as_all_are_cancelled() {
         look_at_each_read(waits.clone());
         assert_eq!(waits.snapshot(1).oldest.len(), 1);
         assert_eq!(waits.cancel_all("over"), 1);
-        AT_NEXT_READ.set(None);
+        at_next_read(|| ());
     });
 }
 

@@ -505,17 +505,17 @@ fn polls_that_hand_values_down_are_no_pause() {
 /// Its owner has no key of it, and is woken for it.
 #[test]
 fn a_value_whose_insertion_panicked_comes_out_in_time() {
-    let clock = PanickingClock::default();
-    let timer = system_timer(|builder| builder.clock(clock.clone()).inline());
+    let clock = Set::default();
+    let timer = system_timer(|builder| builder.clock(Acting(clock.clone())).inline());
     let owner = Woken::task();
     let mut queue = DelayQueue::new(&timer).grace(SECOND);
     assert!(poll(&mut queue, &owner).is_ready());
-    *clock.panics_on.lock().unwrap() = Some(thread::current().id());
+    at_next_read(|| panic!("the clock panics"));
     let at = Moment::from_nanos(100_000_000);
     let inserted = catch_unwind(AssertUnwindSafe(|| queue.insert_at(7, at)));
     assert!(inserted.is_err());
     assert!(queue.next_due_in().is_some_and(|due| due <= 100 * MS));
-    clock.now_ns.store(100_000_000, SeqCst);
+    clock.0.store(100_000_000, SeqCst);
     assert_eq!(poll_all(&mut queue, &owner), [7]);
 }
 
@@ -523,37 +523,29 @@ fn a_value_whose_insertion_panicked_comes_out_in_time() {
 #[test]
 fn a_clock_that_goes_back_keeps_no_poll_from_its_end() {
     in_time(|| {
-        let clock = PanickingClock::default();
+        let clock = Set::default();
         let timer = system_timer(|builder| builder.clock(clock.clone()).inline());
         let owner = Woken::task();
         let mut queue = DelayQueue::new(&timer);
         for ms in [10, 20] {
             queue.insert(ms, MS * ms).unwrap();
         }
-        clock.now_ns.store(15_000_000, SeqCst);
+        clock.0.store(15_000_000, SeqCst);
         assert!(matches!(poll(&mut queue, &owner), Poll::Ready(Some(_))));
-        clock.now_ns.store(12_000_000, SeqCst);
+        clock.0.store(12_000_000, SeqCst);
         assert!(poll(&mut queue, &owner).is_pending());
-        clock.now_ns.store(20_000_000, SeqCst);
+        clock.0.store(20_000_000, SeqCst);
         assert_eq!(poll_all(&mut queue, &owner), [20]);
     });
 }
 
-/// A clock that a test sets, and that panics once on the thread that is set.
+/// A clock that a test sets.
 #[derive(Clone, Debug, Default)]
-struct PanickingClock {
-    now_ns: Arc<AtomicU64>,
-    panics_on: Arc<Mutex<Option<thread::ThreadId>>>,
-}
+struct Set(Arc<AtomicU64>);
 
-impl Clock for PanickingClock {
+impl Clock for Set {
     fn now_ns(&self) -> u64 {
-        let own = Some(thread::current().id());
-        if *self.panics_on.lock().unwrap() == own {
-            *self.panics_on.lock().unwrap() = None;
-            panic!("the clock panics");
-        }
-        self.now_ns.load(SeqCst)
+        self.0.load(SeqCst)
     }
 }
 

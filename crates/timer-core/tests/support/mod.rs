@@ -156,6 +156,29 @@ impl Wake for OnDrop {
     fn wake(self: Arc<Self>) {}
 }
 
+thread_local! {
+    static AT_NEXT_READ: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+}
+
+/// Does this at this thread's next read of an [`Acting`] clock, once that was read.
+pub fn at_next_read(act: impl FnOnce() + 'static) {
+    AT_NEXT_READ.set(Some(Box::new(act)));
+}
+
+/// A clock that reads as another, at whose next read a test does something.
+#[derive(Debug)]
+pub struct Acting<C>(pub C);
+
+impl<C: Clock> Clock for Acting<C> {
+    fn now_ns(&self) -> u64 {
+        let now_ns = self.0.now_ns();
+        if let Some(act) = AT_NEXT_READ.take() {
+            act();
+        }
+        now_ns
+    }
+}
+
 /// A manual timer, and a task that waits for it.
 pub fn manual() -> (ManualTimer, Arc<Woken>) {
     (ManualTimer::new(), Woken::task())

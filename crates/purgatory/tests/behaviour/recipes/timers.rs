@@ -1,7 +1,5 @@
 //! Deadlines that move, and keys signalled after an unlock: debounced saves, sessions, accounts.
 
-use std::{fmt, thread::ThreadId};
-
 use super::{
     guide::{debounce::Document, sessions::Sessions, signal_after_unlock::Accounts},
     *,
@@ -137,40 +135,11 @@ fn sessions_that_end_with_the_server_are_not_gone() {
     nothing_is_left(&sessions.parked);
 }
 
-type Act = Box<dyn FnOnce() + Send>;
-
-/// A clock whose next reading by one thread does something on another thread meanwhile.
-#[derive(Clone, Default)]
-struct MeanwhileClock(Arc<Mutex<Option<(ThreadId, Act)>>>);
-
-impl MeanwhileClock {
-    fn at_next_reading(&self, act: impl FnOnce() + Send + 'static) {
-        *self.0.lock().unwrap() = Some((thread::current().id(), Box::new(act)));
-    }
-}
-
-impl Clock for MeanwhileClock {
-    fn now_ns(&self) -> u64 {
-        let is_here = |pending: &mut (ThreadId, Act)| pending.0 == thread::current().id();
-        let pending = self.0.lock().unwrap().take_if(is_here);
-        if let Some((_, act)) = pending {
-            on_another_thread(act);
-        }
-        0
-    }
-}
-
-impl Debug for MeanwhileClock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("MeanwhileClock")
-    }
-}
-
 /// The second join falls between the first one's steps, as its park reads the clock.
 #[test]
 fn a_member_that_joins_twice_at_once_has_one_session() {
-    let clock = MeanwhileClock::default();
-    let builder = SystemTimer::builder().clock(clock.clone());
+    let still = ManualTimer::new().clock();
+    let builder = SystemTimer::builder().clock(Acting(still));
     let timer = builder.inline().build().unwrap();
     let (gone, _reports) = mpsc::channel();
     let sessions = Arc::new(Sessions {
@@ -180,7 +149,9 @@ fn a_member_that_joins_twice_at_once_has_one_session() {
     });
     let (joins, joined) = mpsc::channel();
     let other = sessions.clone();
-    clock.at_next_reading(move || joins.send(other.join("alice").unwrap()).unwrap());
+    at_next_read(move || {
+        on_another_thread(|| joins.send(other.join("alice").unwrap()).unwrap());
+    });
     let first = sessions.join("alice");
     let second = joined.try_recv().unwrap();
     assert_eq!(sessions.parked.waiters(&"alice"), 1);
