@@ -23,12 +23,12 @@ use crate::{
     error::WaitError,
     operation::{FUTURE_DROPPED, OperationId, Outcome, Timeout, opaque},
     sync::{MODEL, Mutex},
-    table::future::DropsInTurn,
+    table::{future::DropsInTurn, peak::shrunk},
     wait::WaitFuture,
 };
 
-/// Half of the replies that an empty buffer has room for once it has had more.
-const ROOM_MIN: usize = 8;
+/// The capacity up to which a buffer keeps its memory.
+const KEPT: usize = 16;
 
 /// Replies that the stream has not taken.
 pub(crate) struct Buffer<V: Send + 'static> {
@@ -67,8 +67,8 @@ impl<V: Send + 'static> Buffer<V> {
     fn pop(&self) -> Option<V> {
         let replies = &mut self.buffered.lock().replies;
         let reply = replies.pop_front();
-        if replies.len() < replies.capacity() / 4 {
-            replies.shrink_to(2 * replies.len().max(ROOM_MIN));
+        if let Some(capacity) = shrunk(replies.len(), replies.capacity(), KEPT) {
+            replies.shrink_to(capacity);
         }
         reply
     }
@@ -246,6 +246,6 @@ mod tests {
         }
         rooms.dedup();
         assert!(rooms.len() < 20, "{rooms:?}");
-        assert!(rooms.pop() <= Some(4 * ROOM_MIN));
+        assert!(rooms.pop() <= Some(KEPT));
     }
 }

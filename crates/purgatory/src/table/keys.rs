@@ -13,7 +13,10 @@ use std::iter;
 use hashbrown::HashTable;
 use timer_core::driver::{PageSlot, Pages};
 
-use crate::watches::{KeyRef, WatchKey};
+use crate::{
+    table::peak::shrunk,
+    watches::{KeyRef, WatchKey},
+};
 
 /// The capacity up to which a table keeps its memory.
 const KEPT: usize = 512;
@@ -35,10 +38,6 @@ fn spread(hash: u32) -> u64 {
 }
 
 impl Numbers {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Finds the number of this hash that `is_it` accepts.
     #[inline]
     pub(crate) fn find(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
@@ -82,10 +81,8 @@ impl Numbers {
     /// Frees the memory of a peak.
     #[inline]
     fn shrink(&mut self) {
-        let capacity = self.0.capacity();
-        if capacity > KEPT && self.0.len() < capacity / 4 {
-            self.0
-                .shrink_to(2 * self.0.len(), |hashed| spread(hashed.hash));
+        if let Some(capacity) = shrunk(self.0.len(), self.0.capacity(), KEPT) {
+            self.0.shrink_to(capacity, |hashed| spread(hashed.hash));
         }
     }
 }
@@ -153,10 +150,7 @@ impl<K, R> Keys<K, R> {
             }
         }
         // 2. The table, which few shards have.
-        match &self.distant {
-            Some(numbers) if !numbers.is_empty() => self.find_distant(numbers, key, hash),
-            _ => None,
-        }
+        self.find_distant(self.distant.as_ref()?, key, hash)
     }
 
     #[inline(never)]
@@ -337,6 +331,12 @@ impl<K, R> Keys<K, R> {
 mod tests {
     use super::*;
 
+    /// A table takes a place from the lower bits, a tag from the upper ones.
+    #[test]
+    fn both_halves_of_a_tables_hash_are_that_of_the_entry() {
+        assert_eq!(spread(0x0123_4567), 0x0123_4567_0123_4567);
+    }
+
     #[test]
     fn record_costs_32_bytes_with_its_slots_tag() {
         assert_eq!(size_of::<Slot<u64, [u32; 3]>>(), 8 + 4 + 12 + 8);
@@ -358,7 +358,19 @@ mod tests {
         }
         let numbers = keys.distant.unwrap();
         assert!(keys.records.is_empty() && keys.records.pages_with_memory() <= 2);
-        assert!(numbers.is_empty() && numbers.0.capacity() <= KEPT);
+        assert!(numbers.0.is_empty() && numbers.0.capacity() <= KEPT);
+    }
+
+    /// The models rely on it.
+    #[test]
+    #[should_panic = "None"]
+    fn assert_valid_notices_a_key_that_is_not_found() {
+        let mut keys = Keys::default();
+        for key in 0..2 {
+            keys.add(key, key, ());
+        }
+        keys.records.at_mut(0).0.as_mut().unwrap().hash = 1;
+        keys.assert_valid();
     }
 
     /// The near places go with it. Its number is its hash, so it would be near without them.

@@ -44,6 +44,7 @@ pub(crate) mod future;
 pub(crate) mod handle;
 pub(crate) mod highest;
 pub(crate) mod keys;
+pub(crate) mod peak;
 #[cfg(feature = "metrics")]
 pub(crate) mod publish;
 pub(crate) mod shard;
