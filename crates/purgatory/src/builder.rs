@@ -1,6 +1,6 @@
 //! Building a [`Purgatory`], or another form.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use timer_core::{BuildError, Executor, Timer};
 
@@ -325,8 +325,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     }
 }
 
-impl<F: Form> std::fmt::Debug for Builder<F> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl<F: Form> fmt::Debug for Builder<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
             .field("name", &self.settings.name)
             .finish_non_exhaustive()

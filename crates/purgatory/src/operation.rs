@@ -122,9 +122,8 @@ pub trait DelayedOperation: Send + 'static {
     ///
     /// # Panics
     /// A panic is contained and counted; `on_complete` is called all the same.
-    fn expiring(&mut self, late: &dyn Fn() -> Duration) {
-        let _ = late;
-    }
+    #[expect(unused_variables, reason = "the name is part of the documentation")]
+    fn expiring(&mut self, late: &dyn Fn() -> Duration) {}
 
     /// Receives the outcome, exactly once. The operation is out of every list by then.
     ///

@@ -26,7 +26,7 @@ const HEAVY: u64 = u64::MAX >> PLACE_BITS;
 pub(crate) struct Held(u64);
 
 /// Permits of a line.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Weighed {
     pub(super) line: u32,
     pub(super) weight: u64,
@@ -45,7 +45,7 @@ impl PageSlot for Weighed {
     const MAX: u32 = 1 << NUMBER_BITS;
 
     fn vacant() -> Self {
-        Weighed::default()
+        Weighed { line: 0, weight: 0 }
     }
 }
 
@@ -63,13 +63,13 @@ impl Held {
         self.light_weight::<K>() == 0
     }
 
-    /// Returns the shard of the permits.
+    /// Returns the number of the permits' shard; those beyond the last wrap around.
     #[inline]
     pub(super) fn shard<K>(self) -> usize {
         if is_one_key::<K>() {
             return 0;
         }
-        (self.0 >> NUMBER_BITS) as usize % MAX_SHARDS
+        (self.0 >> NUMBER_BITS) as usize
     }
 
     /// Returns the weight, or [`HEAVY`].

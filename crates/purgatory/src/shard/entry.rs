@@ -321,7 +321,7 @@ mod tests {
             deadline_tick: Some(10),
             is_over: false,
         };
-        Entry::new(payload, arrival, &Watches::keys(&[0]), Link::NOWHERE)
+        Entry::new(payload, arrival, &Watches::keys(&[0]), Link::new(0, 0))
     }
 
     #[test]

@@ -55,18 +55,11 @@ pub(super) struct Link {
     /// The link before on the list, and the link after.
     pub(super) prev: u32,
     pub(super) next: u32,
-    /// The number of its key's record; [`NONE`] if it is on no list.
+    /// The number of its key's record.
     record: u32,
 }
 
 impl Link {
-    /// The link of a watch that is on no list.
-    pub(super) const NOWHERE: Link = Link {
-        prev: NONE,
-        next: NONE,
-        record: NONE,
-    };
-
     /// Makes the link of a watch that comes behind `prev` on the list of a record.
     #[inline(always)]
     pub(super) fn new(record: u32, prev: u32) -> Self {
@@ -75,10 +68,6 @@ impl Link {
             next: NONE,
             record,
         }
-    }
-
-    pub(super) fn is_nowhere(&self) -> bool {
-        self.record == NONE
     }
 
     pub(super) fn record(&self) -> u32 {
@@ -111,7 +100,7 @@ impl SecondaryId {
 }
 
 /// The watch of an operation under a key that is not its first. It keeps its slot until the
-/// operation has ended, also when it was taken off its key.
+/// operation has ended.
 #[derive(Debug)]
 pub(super) struct SecondaryWatch {
     /// The operation; `None` while the slot is free.
@@ -130,7 +119,7 @@ impl PageSlot for SecondaryWatch {
     fn vacant() -> Self {
         SecondaryWatch {
             handle: None,
-            link: Link::NOWHERE,
+            link: Link::new(NONE, NONE),
             before: None,
         }
     }

@@ -187,7 +187,7 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
     }
 
     /// Returns the number of watches here: one for each operation, its first, and the secondary
-    /// ones. A watch that was taken counts until its operation has ended.
+    /// ones.
     pub(crate) fn watched(&self) -> usize {
         self.waiting() + self.cold.as_ref().map_or(0, |cold| cold.secondary.len())
     }

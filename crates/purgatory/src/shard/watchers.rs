@@ -184,8 +184,7 @@ impl<K: WatchKey, O> Shard<K, O> {
         let secondary = &mut self.cold.as_mut().expect(LINKED).secondary;
         let watch = secondary.at_mut(slot);
         watch.handle = None;
-        let before = watch.before;
-        let link = mem::replace(&mut watch.link, Link::NOWHERE);
+        let SecondaryWatch { before, link, .. } = *watch;
         secondary.release(slot);
         // 2. Off its key.
         (before, self.unlink(slot | SLOT, link))
@@ -409,21 +408,19 @@ impl<K: WatchKey, O> Shard<K, O> {
             };
             assert!(lists.iter().any(is_on), "Place: {walk:?}");
         }
-        // 3. Linked: a watch that says that it is on a list is on one, once.
+        // 3. Linked: each watch is on a list, once.
         let mut linked: Vec<u32> = lists.into_iter().flatten().collect();
         linked.sort_unstable();
-        assert_eq!(self.on_a_list(), linked, "Linked");
+        assert_eq!(self.links(), linked, "Linked");
     }
 
-    /// Returns the links of all entries and secondary watches that are on a list, in order.
-    fn on_a_list(&self) -> Vec<u32> {
+    /// Returns the numbers of all links, in order.
+    fn links(&self) -> Vec<u32> {
         let mut linked = Vec::new();
         let wheel = &self.wheel;
         let mut next = wheel.first_from(0);
         while let Some(id) = next {
-            if !wheel.at(id.index()).link.is_nowhere() {
-                linked.push(id.index());
-            }
+            linked.push(id.index());
             next = wheel.first_from(id.index() + 1);
         }
         let Some(cold) = &self.cold else {
@@ -432,9 +429,7 @@ impl<K: WatchKey, O> Shard<K, O> {
         let secondary = &cold.secondary;
         let mut next = secondary.first_from(0);
         while let Some(slot) = next {
-            if !secondary.at(slot).link.is_nowhere() {
-                linked.push(slot | SLOT);
-            }
+            linked.push(slot | SLOT);
             next = secondary.first_from(slot + 1);
         }
         linked

@@ -4,7 +4,7 @@
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))] // nothing is reported then
 
 use std::{
-    io::Write,
+    fmt,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread::{self, Thread},
 };
@@ -131,13 +131,9 @@ fn warn_stuck_check(purgatory: &str, on: &Thread, seen_by: &Thread) {
     let seen_by = seen_by.name().unwrap_or("unnamed");
     let what = "a check takes more than a second; does it wait for a lock held while signalling?";
     tell!(warn, purgatory, on, seen_by, "{what}");
-    if !cfg!(feature = "tracing") {
-        let mut stderr = std::io::stderr(); // which may be closed
-        let _ = writeln!(
-            stderr,
-            "purgatory {purgatory}, thread {on}, seen by {seen_by}: {what}"
-        );
-    }
+    print(format_args!(
+        "purgatory {purgatory}, thread {on}, seen by {seen_by}: {what}"
+    ));
 }
 
 /// Warnings that a purgatory gives once, in debug builds.
@@ -153,16 +149,16 @@ impl Warned {
         if runs_tasks_here() && !self.runtime.swap(true, Relaxed) {
             let what = "wait_blocking blocks a thread that runs a tokio runtime's tasks; await the \
                         future, or use spawn_blocking";
-            warn(purgatory, what);
+            tell!(warn, purgatory, "{what}");
+            print(format_args!("purgatory {purgatory}: {what}"));
         }
     }
 }
 
-/// Calls the subscriber or, without the feature `tracing`, prints to stderr.
-fn warn(purgatory: &str, what: &str) {
-    tell!(warn, purgatory, "{what}");
+/// Prints a warning to stderr, unless subscribers are told (feature `tracing`).
+fn print(warning: fmt::Arguments<'_>) {
     if !cfg!(feature = "tracing") {
         // Stderr may be closed; then this panics.
-        let _ = contain(|| eprintln!("purgatory {purgatory}: {what}"));
+        let _ = contain(|| eprintln!("{warning}"));
     }
 }

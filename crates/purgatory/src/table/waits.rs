@@ -1,6 +1,6 @@
 //! The waits of an engine: they are parked, followed to where they have moved, and finished.
 
-use std::{sync::Arc, task::Waker};
+use std::{cmp::Ordering, sync::Arc, task::Waker};
 
 use timer_core::{Moment, TimerHandle};
 
@@ -30,14 +30,10 @@ impl<E: Engine> Table<E> {
         let one = shard_number(one) & last;
         let other = shard_number(other) & last;
         let lower = self.lock(one.min(other));
-        if one == other {
-            return (lower, None);
-        }
-        let higher = self.lock(one.max(other));
-        if one < other {
-            (lower, Some(higher))
-        } else {
-            (higher, Some(lower))
+        match one.cmp(&other) {
+            Ordering::Equal => (lower, None),
+            Ordering::Less => (lower, Some(self.lock(other))),
+            Ordering::Greater => (self.lock(one), Some(lower)),
         }
     }
 
@@ -89,7 +85,7 @@ impl<E: Engine> Table<E> {
     /// Returns a timeout whose deadline counts from this call, for several waits.
     pub(crate) fn counted_from_now(&self, timeout: Timeout) -> Timeout {
         match timeout {
-            Timeout::After(delay) if !delay.is_zero() => {
+            Timeout::After(delay) => {
                 let now = Moment::from_nanos(self.frame.driver().now_ns());
                 Timeout::At(now + delay)
             }

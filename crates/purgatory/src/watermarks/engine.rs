@@ -92,11 +92,6 @@ impl Rare {
         &mut self.observers[observed as usize]
     }
 
-    /// Returns true if a wait that comes ends some of them.
-    pub(super) fn has_wanted(&self) -> bool {
-        !self.observers[Observed::Wanted as usize].is_empty()
-    }
-
     /// Returns the number of entries that wait for a change.
     fn observing(&self) -> usize {
         self.observers.iter().map(Queue::len).sum()

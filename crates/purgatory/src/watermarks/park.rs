@@ -168,7 +168,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         match wants {
             Wants::Value(threshold) => {
                 mark.queue.push(threshold, handle.id());
-                is_observed = mark.rare.as_ref().is_some_and(|rare| rare.has_wanted());
+                is_observed = mark.rare.is_some();
             }
             Wants::Observed(observed) => {
                 let rare = mark.rare.get_or_insert_default();
