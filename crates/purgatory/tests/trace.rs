@@ -67,14 +67,19 @@ fn refusals_panics_and_shutdown_are_reported() {
 /// Neither a lease nor a key that goes is a wait.
 #[test]
 fn a_shutdown_reports_its_waits_alone() {
-    let lines = told(|timer, _| {
+    let lines = told(|timer, idle| {
         let rows = Permits::keyed_builder("rows").timer(timer).build().unwrap();
         let lease = rows.lease_for(&1, 1, MINUTE, NEVER).wait_blocking();
         let next = rows.acquire_for(&1, 1, NEVER);
         rows.waits().shutdown(MINUTE);
         assert!(lease.unwrap().is_lost() && next.wait_blocking().is_err());
+        for _ in 0..2 {
+            idle.shutdown(MINUTE); // told once
+        }
     });
-    assert_eq!(lines, ["INFO shut down purgatory=\"rows\" cancelled=1"]);
+    let told = [("rows", 1), ("test", 0)]
+        .map(|(name, count)| format!("INFO shut down purgatory=\"{name}\" cancelled={count}"));
+    assert_eq!(lines, told);
 }
 
 #[test]
@@ -184,6 +189,7 @@ fn stuck_check_is_reported_once_with_both_threads() {
             for passes in [SECOND, MS, MS] {
                 timer.advance(passes);
                 purgatory.check_and_complete(&"k");
+                tracing::info!("looked");
             }
         });
         stuck.unwrap().join().unwrap();
@@ -193,10 +199,12 @@ fn stuck_check_is_reported_once_with_both_threads() {
         "WARN a check takes more than a second; does it wait for a lock held while signalling? \
          purgatory=\"test\" on=\"parks\" seen_by=\"{here}\""
     );
-    assert_eq!(lines, [told]);
+    let looked = "INFO looked";
+    assert_eq!(lines, [looked, &told, looked, looked]);
 }
 
-/// In debug builds. The purgatory's own timer does not need the runtime's thread.
+/// In debug builds. The purgatory's own timer does not need the runtime's thread. A callback never
+/// blocks.
 #[cfg(all(feature = "tokio", debug_assertions, not(loom)))]
 #[test]
 fn a_blocking_wait_in_a_task_is_told_once() {
@@ -206,12 +214,17 @@ fn a_blocking_wait_in_a_task_is_told_once() {
         let runtime = runtime.build().unwrap();
         let block = || purgatory.wait(&[1], MS, || false).wait_blocking();
         assert!(block().is_err());
+        let quiet: purgatory::Purgatory<u8> = purgatory::Purgatory::new("quiet").unwrap();
+        let inside = quiet.clone();
+        let callback = move |_| drop(inside.next_event(&[1], NEVER).wait_blocking());
         runtime.block_on(async {
-            for _ in 0..2 {
+            quiet.park(when(|| false, callback), &[2], NEVER);
+            assert_eq!(quiet.complete_for_key(&2), 1);
+            for _ in 0..3 {
                 assert!(block().is_err());
             }
         });
-        std::mem::forget(purgatory); // no line for its end
+        std::mem::forget((purgatory, quiet)); // no line for their ends
     });
     let told = "WARN wait_blocking blocks a thread that runs a tokio runtime's tasks; await the \
                 future, or use spawn_blocking purgatory=\"own\"";

@@ -161,3 +161,39 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use timer_core::SystemTimer;
+
+    use super::*;
+    use crate::{Purgatory, Timeout, when};
+
+    #[test]
+    fn a_shard_is_listed_at_once_in_the_order_of_parking() {
+        let timer = SystemTimer::new().unwrap();
+        let builder = Purgatory::<usize>::builder("test").timer(&timer);
+        let waits = builder.shards(2).build().unwrap();
+        let park = |key| {
+            let parked =
+                waits.try_complete_else_watch(when(|| false, drop), &[key], Timeout::Never);
+            parked.unwrap();
+        };
+        let core = &waits.handle.table;
+        let has_many = |shard| core.lock(shard).watched() > BUDGET;
+        let mut keys = 0;
+        while !has_many(0) || !has_many(1) {
+            park(keys);
+            keys += 1;
+        }
+        waits.cancel_for_key(&0, "gone");
+        park(0); // where the first was
+        let mut tour = Tour::default();
+        for _ in 0..2 {
+            let listed = core.listed_next(&mut tour);
+            assert!(listed.len() > BUDGET, "a step of the tour");
+            assert!(listed.is_sorted_by_key(|handle| handle.id().sequence()));
+        }
+        assert!(core.listed_next(&mut tour).is_empty());
+    }
+}

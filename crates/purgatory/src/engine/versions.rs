@@ -143,6 +143,7 @@ mod tests {
             let hashes = (0..64).map(|number: u64| 0x5bd1_e995_u64.wrapping_add(number << shift));
             let shards: HashSet<_> = hashes.map(|hash| mixed(hash, 128)).collect();
             assert!(shards.len() >= 16, "{shift}: {}", shards.len());
+            assert!(shards.iter().all(|&shard| shard < 128), "{shift}");
         }
     }
 }

@@ -144,3 +144,19 @@ impl Member {
         self.forwarding
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn requests_of_neighbouring_numbers_have_hashes_of_their_own() {
+        let scopes = [5, 5 + (1 << 40)].map(|hash| Scope::new(1, hash));
+        let hashes = scopes
+            .iter()
+            .flat_map(|scope| (0..1000).map(|number| scope.hash_of(number)));
+        assert_eq!(hashes.collect::<HashSet<_>>().len(), 2000);
+    }
+}

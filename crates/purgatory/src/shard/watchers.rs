@@ -453,3 +453,32 @@ impl<K: WatchKey, O> Shard<K, O> {
         found
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use timer_core::ManualTimer;
+
+    use super::*;
+    use crate::{Purgatory, Timeout, when};
+
+    /// The models rely on it.
+    #[test]
+    fn assert_valid_notices_a_walk_that_is_on_no_list() {
+        let builder = Purgatory::<u64>::builder("test").timer(&ManualTimer::new());
+        let waits = builder.shards(1).build().unwrap();
+        for _ in 0..3 {
+            let parked = waits.try_complete_else_watch(when(|| false, drop), &[1], Timeout::Never);
+            parked.unwrap();
+        }
+        let table = &waits.handle.table;
+        let mut shard = table.lock(0);
+        let record = shard.find(&1, table.hash(&1_u64)).unwrap();
+        shard.walk(record, 1, &mut Waiters::new());
+        drop(shard);
+        waits.assert_valid();
+        table.lock(0).cold.as_mut().unwrap().walks[0].next = 9;
+        assert!(catch_unwind(AssertUnwindSafe(|| waits.assert_valid())).is_err());
+    }
+}

@@ -63,3 +63,15 @@ impl std::hash::Hasher for Number {
         self.0 << 32 | self.0 & u64::from(u32::MAX)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::Purgatory;
+
+    /// So nobody can choose keys that share a shard.
+    #[test]
+    fn each_form_has_a_seed_of_its_own() {
+        let hash = || Purgatory::<u64>::new("test").map(|form| form.handle.table.hash(&1_u64));
+        assert_ne!(hash().unwrap(), hash().unwrap());
+    }
+}

@@ -159,6 +159,7 @@ fn late_callbacks_take_places() {
     let waits: Purgatory<u32> = builder.executor(later.clone()).build().unwrap();
     let builder = Watermarks::builder("few").timer(&timer).max_parked(1);
     let values: Watermarks<u32> = builder.executor(later.clone()).build().unwrap();
+    assert_eq!(values.waits().max_parked(), Some(1));
     let mut future = values.wait_for(&1, 1, MS);
     timer.advance(MS);
     assert_eq!(over(&mut future), Err(WaitError::Expired));
@@ -174,4 +175,20 @@ fn late_callbacks_take_places() {
     values.park(&1, 1, MS, drop).unwrap();
     values.advance(&1, 1).unwrap();
     values.park(&1, 2, MS, drop).unwrap();
+}
+
+/// Operations with many keys leave the executor to other jobs in between.
+#[test]
+fn a_job_releases_a_bounded_number_of_watches() {
+    let (timer, later) = (SystemTimer::new().unwrap(), Later::default());
+    let builder = Purgatory::builder("test").timer(&timer);
+    let waits = builder.executor(later.clone()).build().unwrap();
+    let keys: Vec<u32> = (0..1000).collect();
+    let probes = [(); 3].map(|()| Probe::parked(&waits, &keys, NEVER));
+    assert_eq!(waits.shutdown(Duration::ZERO), 3);
+    for ended in [2, 3] {
+        assert_eq!(later.run(), 1);
+        assert_eq!(probes.iter().filter(|probe| probe.ended()).count(), ended);
+    }
+    assert_eq!(later.len(), 0);
 }

@@ -109,7 +109,7 @@ fn forms_count_events_delays_and_ends_at_once() {
     for value in [5, 6] {
         values.advance(&1, value).unwrap();
     }
-    assert_eq!(waits.stats().events, 2);
+    assert_eq!((waits.stats().events, waits.max_parked()), (2, None));
     // 1. What is met, over or closed as it comes is never parked.
     drop(values.wait_for(&1, 6, SECOND));
     drop(values.unwanted(&1, SECOND));

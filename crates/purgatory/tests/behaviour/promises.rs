@@ -201,6 +201,7 @@ fn an_operation_that_has_ended_leaves_nothing() {
 #[test]
 fn a_full_purgatory_hands_operations_back() {
     let (timer, purgatory): (_, Waiting) = by_hand_with(|builder| builder.max_parked(2));
+    assert_eq!(purgatory.max_parked(), Some(2));
     let full = WaitError::Full { limit: 2 };
     for way in 0..4 {
         let probe = Probe::parked(&purgatory, &["a"], MINUTE);
