@@ -316,7 +316,7 @@ fn several_keys_that_panic_as_they_are_dropped_are_contained() {
 fn keys_of_a_failure_that_panic_are_contained() {
     let panics = Arc::new(AtomicBool::new(false));
     let (_timer, waits, values) = watermarks_with(|builder| builder);
-    let key = Undroppable(2, panics.clone());
+    let key = undroppable(2, &panics);
     let mut each = values.wait_for_each(&[(key.clone(), 1), (key.clone(), 2)], NEVER);
     waits.cancel_all("over");
     panics.store(true, SeqCst);
@@ -331,7 +331,7 @@ fn keys_of_a_failure_that_panic_are_contained() {
 fn members_that_panic_as_they_are_dropped_harm_no_other() {
     let panics = Arc::new(AtomicBool::new(false));
     let sets = ReplicaSets::on(&ManualTimer::new(), "test").unwrap();
-    let members = [1, 2].map(|number| ((number, Undroppable(2, panics.clone())), 7));
+    let members = [1, 2].map(|number| ((number, undroppable(2, &panics)), 7));
     let twice = [&members[..], &members[..]].concat();
     let set = |epoch, members: Vec<_>| sets.set(&1, epoch, members, Rule::all());
     let (first, second, third) = (members.to_vec(), members.to_vec(), members.to_vec());
@@ -393,7 +393,7 @@ fn a_park_whose_last_key_panics_contains_the_reason_of_its_end() {
 fn keys_that_panic_behind_a_signal_in_a_callback_are_contained() {
     let (_timer, waits): (_, Purgatory<Undroppable>) = by_hand();
     let panics = Arc::new(AtomicBool::new(false));
-    let key = |number| Undroppable(number, panics.clone());
+    let key = |number| undroppable(number, &panics);
     waits.park(never(), &[key(2)], NEVER);
     let (signals, signalled, armed) = (waits.clone(), key(2), panics.clone());
     let signal = move |_| {
@@ -411,7 +411,7 @@ fn keys_that_panic_behind_a_signal_in_a_callback_are_contained() {
 #[test]
 fn keys_that_panic_behind_a_change_are_contained() {
     let panics = Arc::new(AtomicBool::new(false));
-    let key = |number| Undroppable(number, panics.clone());
+    let key = |number| undroppable(number, &panics);
     let changes = Monitor::on(&ManualTimer::new(), "test", ()).unwrap();
     let _waits = changes.wait(&[key(2), key(3)], NEVER, |()| false);
     let change = |by: &dyn Fn()| {
