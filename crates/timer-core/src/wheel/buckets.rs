@@ -727,21 +727,6 @@ mod tests {
         index
     }
 
-    #[test]
-    fn the_first_bit_ahead_wins_from_anywhere() {
-        let slots = [10, 70, 150];
-        let mut words = [0; 4];
-        for slot in slots {
-            words[slot / 64] |= 1 << (slot % 64);
-        }
-        for start in 0..256 {
-            let ahead = slots
-                .into_iter()
-                .min_by_key(|slot| (slot + 256 - start) % 256);
-            assert_eq!(first_from(&words, start), ahead);
-        }
-    }
-
     /// The bucket that is remembered is the one that the geometry gives.
     #[test]
     fn the_last_bucket_is_taken_only_where_it_is_the_right_one() {
