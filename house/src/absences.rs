@@ -78,16 +78,17 @@ fn only_reaper_workers_waits_and_shutdown_block() {
     ];
     assert_eq!(with("timer-core", &of_timers), blocking);
 
-    // Of the latches of a form its shutdown waits for two; a `wait` of a shard is an entry.
-    let latches = [
-        "Condvar",
-        "Parker",
-        "thread::spawn",
-        "closing.wait",
-        "closing_others.wait",
+    // Shards hold the latches of a form, for whose shutdown `table/form` waits.
+    let others = ["Condvar", "Parker", "Latch", "closing.wait", ".join()"];
+    let of_forms = [&threads[..], &others].concat();
+    let blocking = [
+        "shard/entry",
+        "shard/mod",
+        "table/form",
+        "table/frame",
+        "wait",
     ];
-    let of_forms = [&threads[..], &latches[..]].concat();
-    assert_eq!(with("purgatory", &of_forms), ["table/form", "wait"]);
+    assert_eq!(with("purgatory", &of_forms), blocking);
 }
 
 #[test]
