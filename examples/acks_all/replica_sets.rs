@@ -33,7 +33,7 @@ impl InSyncSets {
         for partition in partitions {
             let mut members = vec![(Leader, 0)];
             members.extend((0..FOLLOWERS).map(|follower| (Follower(follower), 0)));
-            let set = sets.set(&partition.key, 0, members, rule());
+            let set = sets.set(&partition.key, 0, members, 0, rule());
             set.expect("each partition is new");
         }
         Ok(Self { sets })
@@ -85,7 +85,8 @@ impl AcksAll for InSyncSets {
             for (member, value) in &mut members {
                 *value = if *member == Leader { start.offset } else { 0 };
             }
-            let set = self.sets.set(&of.key, start.epoch, members, rule());
+            let LogEnd { epoch, offset } = start;
+            let set = self.sets.set(&of.key, epoch, members, offset, rule());
             set.expect("a follower in the set has all that was acknowledged");
         })
     }

@@ -136,7 +136,7 @@ impl Live {
     /// use purgatory_live::Live;
     ///
     /// let logs: ReplicaSets<&str, &str> = ReplicaSets::new("produce")?;
-    /// logs.set(&"orders-0", 0, [("leader", 42), ("a", 40)], Rule::all())?;
+    /// logs.set(&"orders-0", 0, [("leader", 42), ("a", 40)], 42, Rule::all())?;
     /// let produce = logs.in_epoch(&"orders-0", 0).wait_for(42, Duration::from_secs(30));
     /// let live = Live::new().replica_sets(&logs);
     /// assert!(live.event().contains(r#""member":"\"a\"","value":"40""#));

@@ -142,7 +142,7 @@ fn members_that_lag_are_named() {
     let live = Live::new().replica_sets_with(&logs, Display::fmt);
     for group in ["orders", "caught up", "quiet"] {
         let members = [(1, 42), (2, 40), (3, 41)];
-        logs.set(&group, 0, members, Rule::all()).unwrap();
+        logs.set(&group, 0, members, 42, Rule::all()).unwrap();
     }
     let held_back = logs
         .in_epoch(&"orders", 0)
@@ -181,7 +181,7 @@ fn members_that_lag_are_named() {
 fn list_of_lagging_members_is_limited() {
     let timer = ManualTimer::new();
     let logs: ReplicaSets<&str, u64> = ReplicaSets::on(&timer, "produce").unwrap();
-    logs.set(&"orders", 0, (0..10).map(|at| (at, at)), Rule::all())
+    logs.set(&"orders", 0, (0..10).map(|at| (at, at)), 9, Rule::all())
         .unwrap();
     let wait = logs.in_epoch(&"orders", 0).wait_for(9, MS);
     let event = event(&Live::new().replica_sets(&logs));

@@ -10,7 +10,8 @@ use std::fmt;
 ///
 /// Made by [`Watermarks::in_epoch`](crate::Watermarks::in_epoch) and
 /// [`ReplicaSets::in_epoch`](crate::ReplicaSets::in_epoch). It is a borrowed name: it costs nothing to
-/// make and to copy, and looks nothing up before a call.
+/// make and to copy, and looks nothing up before a call. What is to be kept is the form, the key and the
+/// number.
 #[must_use = "it only names a key and an epoch"]
 pub struct InEpoch<'a, F, Q: ?Sized> {
     pub(crate) form: &'a F,

@@ -19,7 +19,7 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     /// use purgatory::{ReplicaSets, Rule, WaitError};
     ///
     /// let logs = ReplicaSets::new("produce")?;
-    /// logs.set(&"orders-0", 2, [("leader", 42), ("a", 40)], Rule::all())?;
+    /// logs.set(&"orders-0", 2, [("leader", 42), ("a", 40)], 42, Rule::all())?;
     /// let old_leader = logs.in_epoch(&"orders-0", 1);
     /// let late = WaitError::OtherEpoch { named: 1, present: 2 };
     /// assert_eq!(old_leader.leave(&"a"), Err(late)); // this leader needs it
@@ -65,7 +65,7 @@ where
     ///
     /// # Errors
     /// [`NoMember`](WaitError::NoMember) for a member that is not in the set;
-    /// [`Behind`](WaitError::Behind) for one that has less than the watermark, if it had more or
+    /// [`Behind`](WaitError::Behind) for one that has less than the watermark, if it had that before or
     /// the rule asks for [all](crate::Rule::all): it has lost what was acknowledged. It counts as it
     /// says, so nothing more is acknowledged by all before it has left or caught up. A minority that
     /// is slow is no error.
@@ -75,7 +75,7 @@ where
     }
 
     /// Lets a member into the set, which has reported `value`. Returns how many waits this
-    /// completed: some if the set was below its floor, or if a majority needs no more members now.
+    /// completed, as [`report`](Self::report) does: some if the set was below its floor, or if a majority needs no more members now.
     ///
     /// Where a controller keeps the set, too, let the member in *before* you tell it: once the
     /// controller may elect the member, nothing is to be acknowledged without it.
@@ -89,14 +89,16 @@ where
         self.change(|set, watermark| set.join(&mut member, value, watermark))
     }
 
-    /// Takes a member out of the set. Returns how many waits this completed: what it alone had held
+    /// Takes a member out of the set. Returns how many waits this completed, as
+    /// [`report`](Self::report) does: what it alone had held
     /// back is acknowledged by the others, but not below the [floor](crate::Rule::floor).
     ///
     /// Where a controller keeps the set, too, take the member out *after* that has agreed: until then
     /// it may elect the member, which lacks what the others acknowledge. By
-    /// [majority](crate::Rule::majority) only one member leaves or joins at a time, as an entry of the
-    /// log, and the next one after the entry is acknowledged ([Raft, section 4.1][raft]): the members
-    /// that are left after two may all lack a record.
+    /// [majority](crate::Rule::majority) only one member leaves or joins at a time, as its entry of the
+    /// log is appended, and the next one after that is acknowledged; the first after an entry of the
+    /// leader's own ([Raft, section 4.1][raft]). The members that are left after two may all lack a
+    /// record.
     ///
     /// [raft]: https://github.com/ongardie/dissertation
     ///
@@ -108,7 +110,7 @@ where
     }
 
     /// Replaces a member by another that has reported `value`, in one step. Returns how many waits
-    /// this completed.
+    /// this completed, as [`report`](Self::report) does.
     ///
     /// By [majority](crate::Rule::majority) this is two changes, of which each is to be an entry of
     /// the log: [`leave`](Self::leave), then [`join`](Self::join). A majority of the old set and one

@@ -40,8 +40,9 @@ use crate::{
 /// - A member that [leaves](crate::InEpoch::leave) holds nothing back any more. Below the
 ///   [floor](Rule::floor) nothing is acknowledged.
 /// - A new epoch, with its leader and [another set](Self::set) or [the present
-///   one](Self::begin_epoch), cancels the waits of the last. Who reports, changes the set or waits
-///   [names the epoch](Self::in_epoch): what was heard in another one is refused.
+///   one](Self::begin_epoch), or [of another process](Self::follow), cancels the waits of the last. Who reports, changes the set or waits
+///   [names the epoch](Self::in_epoch): what was heard in another one is refused. (So `report`, `join`,
+///   `leave`, `replace`, `wait_for` and `park` are calls of [`InEpoch`](crate::InEpoch).)
 ///
 /// This is a handle: clones share the groups. Dropping the last handle cancels all waits.
 ///
@@ -51,7 +52,7 @@ use crate::{
 ///
 /// let logs = ReplicaSets::new("produce")?;
 /// let in_sync = [("leader", 41), ("a", 41), ("b", 40)];
-/// logs.set(&"orders-0", 1, in_sync, Rule::all().floor(2))?;
+/// logs.set(&"orders-0", 1, in_sync, 41, Rule::all().floor(2))?;
 /// let orders = logs.in_epoch(&"orders-0", 1);
 /// let produce = orders.wait_for(42, Duration::from_secs(30));
 /// orders.report(&"leader", 42)?;
@@ -141,15 +142,14 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static> Form for ReplicaSets<G, M> {
 
 /// Sets.
 impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets<G, M, V> {
-    /// Begins an epoch of the group with these members: what each has, as the leader of this epoch
-    /// knows it; of a follower that has not told this leader, the lowest value. Returns how many
-    /// waits this ended.
+    /// Begins an epoch of the group, whose leader has `log_end`, with these members: what each has of
+    /// the leader's log, as that knows it; of a follower that has not told this leader, the lowest
+    /// value or a watermark that the leader knew before. Returns how many waits this ended.
     ///
-    /// The highest value is the leader's log end, at which the epoch starts; of a set without members
-    /// the first that joins is the leader. By [`Rule::majority`] and [`Rule::at_least`] a value
-    /// up to there is acknowledged only with one above it: call this before the leader appends its
-    /// first entry. The watermark stays where it was, or rises to what the members have. The waits of
-    /// the last epoch are cancelled as by
+    /// The epoch starts at `log_end`: no member counts as having more. By [`Rule::majority`] and
+    /// [`Rule::at_least`] a value up to there is acknowledged only with one above it: call this before
+    /// the leader appends its first entry. The watermark stays where it was, or rises to what the
+    /// members have (by these rules only in epoch 0). The waits of the last epoch are cancelled as by
     /// [`Watermarks::begin_epoch`](crate::Watermarks::begin_epoch), whatever the members have: a record
     /// of this leader may be another one than theirs.
     ///
@@ -157,8 +157,8 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     ///
     /// # Errors
     /// - [`OtherEpoch`](WaitError::OtherEpoch) unless the epoch is above the group's,
-    /// - [`Behind`](WaitError::Behind) if each member has less than the watermark: this leader
-    ///   lacks what was acknowledged. To lose it, [remove](Self::remove) the group first.
+    /// - [`Behind`](WaitError::Behind) if `log_end` is below the watermark: this leader lacks what was
+    ///   acknowledged. To lose it, [remove](Self::remove) the group first.
     /// - [`IsMember`](WaitError::IsMember) if a member comes twice.
     ///
     /// Nothing was changed then.
@@ -167,14 +167,16 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         group: &Q,
         epoch: u64,
         members: impl IntoIterator<Item = (M, V)>,
+        log_end: V,
         rule: Rule,
     ) -> Result<usize, WaitError> {
         // 1. The user's types run before anything is locked.
+        let log_end = rank(log_end);
         let mut ranked = Vec::new();
         for (member, value) in members {
             ranked.push((member, rank(value)));
         }
-        let set = Set::new(rule, ranked)?;
+        let set = Set::new(rule, ranked, log_end)?;
         // 2. The set, its epoch and its watermark, in one lock hold. The members of the last set, or of
         //    a refused one, are dropped unlocked.
         let next = Epoch {
@@ -193,8 +195,8 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     ///
     /// `leader` has `log_end`, at which the epoch starts. Every other member counts as having the
     /// watermark, or less if it had less: what it reported above that may be of the last leader's log.
-    /// It reports anew. Otherwise this is a [`set`](Self::set), which takes other members, and what
-    /// they have if the new leader knows it.
+    /// It reports anew. This is for a process that led the last epoch, too, or that keeps the sets of
+    /// all replicas; otherwise [`set`](Self::set) takes the members, and what they have.
     ///
     /// O(members), with a copy of each under the lock, and O(n) for n waits.
     ///
@@ -203,7 +205,7 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     /// use purgatory::{CancelReason, ReplicaSets, Rule, WaitError};
     ///
     /// let logs = ReplicaSets::new("produce")?;
-    /// logs.set(&"orders-0", 1, [("a", 42), ("b", 40), ("c", 41)], Rule::all())?;
+    /// logs.set(&"orders-0", 1, [("a", 42), ("b", 40), ("c", 41)], 42, Rule::all())?;
     /// let old = logs.in_epoch(&"orders-0", 1).wait_for(42, Duration::from_secs(30));
     /// logs.begin_epoch(&"orders-0", 2, &"b", 40)?; // "b" is elected
     /// let over = CancelReason::EpochOver { epoch: 1, present: 2 };
@@ -243,6 +245,36 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         })
     }
 
+    /// Begins an epoch that another process leads, which this one follows: the waits of the last epoch
+    /// are told so ([`EpochOver`](CancelReason::EpochOver)), and calls that name that are refused. The
+    /// watermark stays. Nobody joins until this process leads an epoch itself ([`set`](Self::set)).
+    /// Returns how many waits this ended. O(n) under the lock for n waits.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{CancelReason, ReplicaSets, Rule, WaitError};
+    ///
+    /// let logs = ReplicaSets::new("produce")?;
+    /// logs.set(&"orders-0", 1, [("a", 42), ("b", 40)], 42, Rule::all())?;
+    /// let produce = logs.in_epoch(&"orders-0", 1).wait_for(42, Duration::from_secs(30));
+    /// assert_eq!(logs.follow(&"orders-0", 2)?, 1); // "b" leads
+    /// let over = CancelReason::EpochOver { epoch: 1, present: 2 };
+    /// assert_eq!(produce.wait_blocking(), Err(WaitError::Cancelled(over)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`OtherEpoch`](WaitError::OtherEpoch) unless the epoch is above the group's.
+    pub fn follow<Q: ToKey<G> + ?Sized>(&self, group: &Q, epoch: u64) -> Result<usize, WaitError> {
+        let next = Epoch {
+            number: epoch,
+            keeps_waits: false,
+            beside: Box::default(),
+        };
+        let table = &self.handle.table;
+        table.begin_epoch(group, next, |_, _, before| Ok(before))
+    }
+
     /// Changes the rule of the set, as `min.insync.replicas` of a live topic is changed. Returns how many
     /// waits this completed: a laxer rule may acknowledge more. A stricter one holds the watermark where
     /// it is until the members have what it asks for, and the waits go on.
@@ -255,7 +287,7 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     /// use purgatory::{ReplicaSets, Rule};
     ///
     /// let logs = ReplicaSets::new("produce")?;
-    /// logs.set(&"orders-0", 1, [("leader", 42)], Rule::all().floor(2))?;
+    /// logs.set(&"orders-0", 1, [("leader", 42)], 42, Rule::all().floor(2))?;
     /// let produce = logs.in_epoch(&"orders-0", 1).wait_for(42, Duration::from_secs(30));
     /// assert_eq!(logs.set_rule(&"orders-0", Rule::all())?, 1); // the leader suffices
     /// assert_eq!(produce.wait_blocking(), Ok(42));
@@ -311,7 +343,7 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     /// use purgatory::{CancelReason, ReplicaSets, Rule, WaitError};
     ///
     /// let logs = ReplicaSets::new("produce")?;
-    /// logs.set(&"orders-0", 1, [("leader", 42), ("a", 42)], Rule::all().floor(2))?;
+    /// logs.set(&"orders-0", 1, [("leader", 42), ("a", 42)], 42, Rule::all().floor(2))?;
     /// let orders = logs.in_epoch(&"orders-0", 1);
     /// let produce = orders.wait_for(43, Duration::from_secs(30));
     /// assert_eq!(logs.cancel_below_floor(&"orders-0"), 0);
@@ -329,8 +361,7 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     /// Removes the group with its set, its epoch and its watermark, and cancels its waits; returns
     /// how many. Afterwards a report that comes late finds no group. What was acknowledged is
     /// forgotten here: a later [`set`](Self::set) starts anew, in any epoch. A leader that learns of
-    /// another's epoch instead begins that by a `set` without members: its waits are told, and calls
-    /// that name its own epoch are refused.
+    /// another's epoch [follows](Self::follow) that instead.
     pub fn remove<Q: ToKey<G> + ?Sized>(&self, group: &Q) -> usize {
         self.handle.table.remove_key(group, &watermarks::removed())
     }
@@ -358,14 +389,14 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
 
     /// Returns [`BelowFloor`](crate::CancelReason::BelowFloor) with the numbers if the group's set has
     /// lost too many members: nothing is acknowledged before it has grown, so a leader refuses a
-    /// write that comes. It asks once the wait is parked, and drops that: one that is parked after
-    /// the answer may miss a member that left in between. `None` if there are enough, or no set. O(1).
+    /// write before it appends it. It asks again once the wait is parked, since a member may have left
+    /// in between, and drops a wait that is not ready. `None` if there are enough, or no set. O(1).
     ///
     /// ```
     /// use purgatory::{CancelReason, ReplicaSets, Rule};
     ///
     /// let logs = ReplicaSets::new("produce")?;
-    /// logs.set(&"orders-0", 1, [("leader", 42), ("a", 42)], Rule::all().floor(2))?;
+    /// logs.set(&"orders-0", 1, [("leader", 42), ("a", 42)], 42, Rule::all().floor(2))?;
     /// assert_eq!(logs.below_floor(&"orders-0"), None);
     /// logs.in_epoch(&"orders-0", 1).leave(&"a")?;
     /// let too_few = CancelReason::BelowFloor { members: 1, floor: 2 };
@@ -402,7 +433,7 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     ///
     /// let timer = ManualTimer::new();
     /// let logs: ReplicaSets<&str, &str> = ReplicaSets::builder("produce").timer(&timer).build()?;
-    /// logs.set(&"orders-0", 0, [("leader", 42), ("a", 40)], Rule::all())?;
+    /// logs.set(&"orders-0", 0, [("leader", 42), ("a", 40)], 42, Rule::all())?;
     /// assert_eq!(logs.lagging(&"orders-0"), [("a", 40, Duration::ZERO)]);
     /// timer.advance(Duration::from_secs(5));
     /// assert_eq!(logs.lagging(&"orders-0"), [("a", 40, Duration::from_secs(5))]);

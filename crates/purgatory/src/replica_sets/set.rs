@@ -77,6 +77,11 @@ impl Rule {
         Rule { needed, floor: 1 }
     }
 
+    /// Holds the rule to no number of members.
+    fn but_no_floor(self) -> Self {
+        Rule { floor: 0, ..self }
+    }
+
     /// Returns the fewest members with which a value is acknowledged.
     #[inline]
     fn members_min(self) -> usize {
@@ -126,20 +131,19 @@ struct Lag {
 #[derive(Clone, Debug)]
 pub(super) struct Set<M> {
     rule: Rule,
-    /// The leader's log end as the epoch began. `None` in one that began without members, until the
-    /// first joins.
-    start: Option<u64>,
+    /// The leader's log end as the epoch began: a member that joins has no less.
+    start: u64,
     /// Values up to here are of earlier epochs: they do not count by a rule that counts its own only.
     earlier: u64,
     members: SmallVec<[Member<M>; 4]>,
 }
 
-/// A set without members.
+/// The set of an epoch that another process leads: nobody joins it here, and nothing is missing.
 impl<M> Default for Set<M> {
     fn default() -> Self {
         Set {
-            rule: Rule::all(),
-            start: None,
+            rule: Rule::all().but_no_floor(),
+            start: u64::MAX,
             earlier: 0,
             members: SmallVec::new(),
         }
@@ -157,24 +161,25 @@ impl<M> Drop for Set<M> {
 }
 
 impl<M: Eq + Clone> Set<M> {
-    /// Makes a set of members that are told apart. The highest value is the leader's log end. It
-    /// counts once its epoch [begins](Self::begin).
+    /// Makes a set of members that are told apart. None has more than the leader, whose log ends at
+    /// `log_end`. It counts once its epoch [begins](Self::begin).
     ///
     /// # Errors
     /// [`WaitError::IsMember`] if one comes twice.
     pub(super) fn new(
         rule: Rule,
         members: impl IntoIterator<Item = (M, u64)>,
+        log_end: u64,
     ) -> Result<Self, WaitError> {
         let mut set = Set::default();
         set.rule = rule;
+        set.start = log_end;
         let mut comes_twice = false;
         for (name, value) in members {
             comes_twice |= set.place_of(&name).is_some();
-            set.start = set.start.max(Some(value));
             set.members.push(Member {
                 name,
-                value,
+                value: value.min(log_end),
                 lag: None,
             });
         }
@@ -199,7 +204,7 @@ impl<M: Eq + Clone> Set<M> {
     ) -> Result<Self, WaitError> {
         let place = self.place_of(leader).ok_or(WaitError::NoMember)?;
         let mut next = self.clone();
-        next.start = Some(log_end);
+        next.start = log_end;
         for member in &mut next.members {
             member.value = member.value.min(watermark);
             member.lag = None;
@@ -214,12 +219,12 @@ impl<M: Eq + Clone> Set<M> {
     /// # Errors
     /// [`WaitError::Behind`] if the leader lacks what was acknowledged.
     pub(super) fn begin(&mut self, epoch: u64, watermark: u64) -> Result<u64, WaitError> {
-        if let Some(start) = self.start.filter(|&start| start < watermark) {
-            let by = watermark - start;
+        if self.start < watermark {
+            let by = watermark - self.start;
             return Err(WaitError::Behind { by });
         }
         if epoch > 0 {
-            self.earlier = self.start.unwrap_or(u64::MAX); // all, until there is a leader
+            self.earlier = self.start;
         }
         Ok(self.raised(watermark))
     }
@@ -323,7 +328,7 @@ impl<M: Eq + Clone> Set<M> {
 
     /// Refuses a member that has less than it needs to come in (Caught up).
     fn check_caught_up(&self, value: u64, watermark: u64) -> Result<(), WaitError> {
-        let needed = watermark.max(self.start.unwrap_or(0));
+        let needed = watermark.max(self.start);
         if value < needed && !failpoint!(JoinerNeedsNothing) {
             let by = needed - value;
             return Err(WaitError::Behind { by });
@@ -343,11 +348,6 @@ impl<M: Eq + Clone> Set<M> {
             return Err(WaitError::IsMember);
         }
         self.check_caught_up(value, watermark)?;
-        // The first one of an epoch that began without members is its leader.
-        if self.start.is_none() {
-            self.start = Some(value);
-            self.earlier = self.earlier.min(value);
-        }
         self.members.extend(name.take().map(|name| Member {
             name,
             value,

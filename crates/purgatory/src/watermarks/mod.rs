@@ -263,7 +263,8 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     /// late [advance in](Self::in_epoch) an earlier epoch changes nothing.
     ///
     /// Epochs are numbers of the caller's, such as leader epochs or terms, since every server that
-    /// advances the key has to know them; they only rise. [`remove`](Self::remove) forgets the
+    /// advances the key has to know them; they only rise. A key is in epoch 0 from the start: the first
+    /// that begins is 1 or above. [`remove`](Self::remove) forgets the
     /// epoch.
     ///
     /// O(n) under the lock for n waits of the key.
@@ -305,7 +306,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     }
 
     /// Begins an epoch as [`begin_epoch`](Self::begin_epoch) does, but the waits go on under the new
-    /// epoch; returns how many its value completed.
+    /// epoch, also those that [named](Self::in_epoch) the last; returns how many its value completed.
     ///
     /// *The risk*: such a wait is met by a value of the new epoch, though what it waits for may
     /// have been taken back. Take this only where a value means the same in each epoch: a fetch of

@@ -139,7 +139,8 @@ fn forms_count_events_delays_and_ends_at_once() {
 fn events_are_changes_and_refusals_are_none() {
     let timer = ManualTimer::new();
     let sets = ReplicaSets::on(&timer, "sets").unwrap();
-    sets.set(&1, 1, [("a", 1), ("b", 1)], Rule::all()).unwrap();
+    sets.set(&1, 1, [("a", 1), ("b", 1)], 1, Rule::all())
+        .unwrap();
     sets.in_epoch(&1, 1).report(&"a", 9).unwrap(); // the other one holds it
     assert_eq!(sets.waits().stats().events, 1);
     sets.in_epoch(&1, 1).report(&"b", 9).unwrap();

@@ -333,7 +333,7 @@ fn members_that_panic_as_they_are_dropped_harm_no_other() {
     let sets = ReplicaSets::on(&ManualTimer::new(), "test").unwrap();
     let members = [1, 2].map(|number| ((number, undroppable(2, &panics)), 7));
     let twice = [&members[..], &members[..]].concat();
-    let set = |epoch, members: Vec<_>| sets.set(&1, epoch, members, Rule::all());
+    let set = |epoch, members: Vec<_>| sets.set(&1, epoch, members, 7, Rule::all());
     let (first, second, third) = (members.to_vec(), members.to_vec(), members.to_vec());
     assert_eq!(set(1, first), Ok(0));
     let leader = &members[0].0;

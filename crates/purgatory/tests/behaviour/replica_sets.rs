@@ -18,7 +18,8 @@ fn sets() -> (ManualTimer, Sets) {
 /// A group in epoch 1 with these values of members 0, 1, ...
 fn group(values: &[u64], rule: Rule) -> (ManualTimer, Sets) {
     let (timer, sets) = sets();
-    sets.set(&LOG, 1, numbered(values), rule).unwrap();
+    let log_end = values.iter().copied().max().unwrap_or(0);
+    sets.set(&LOG, 1, numbered(values), log_end, rule).unwrap();
     (timer, sets)
 }
 
@@ -59,7 +60,7 @@ fn callback_of_an_epoch_is_called_for_that_alone() {
         move |outcome| told.lock().unwrap().push((number, outcome))
     };
     led(&sets).park(9, NEVER, tell(1)).unwrap();
-    sets.set(&LOG, 2, [(0, 12)], Rule::all()).unwrap();
+    sets.set(&LOG, 2, [(0, 12)], 12, Rule::all()).unwrap();
     let late = led(&sets).park(9, NEVER, tell(2)).unwrap_err();
     assert_eq!(late.reason, other_epoch(1, 2));
     sets.in_epoch(&LOG, 2).park(13, NEVER, tell(3)).unwrap();
@@ -102,7 +103,7 @@ fn callbacks_call_back() {
         led(&other).report(&1, 9).unwrap();
         assert_eq!(other.watermark(&LOG), Some(9));
         led(&other).leave(&1).unwrap();
-        other.set(&LOG, 2, [(3, 20)], Rule::all()).unwrap();
+        other.set(&LOG, 2, [(3, 20)], 20, Rule::all()).unwrap();
     };
     led(&sets).park(6, NEVER, then).unwrap();
     let mut next = parked(&sets, 9);
@@ -173,7 +174,7 @@ impl Drop for Hostile {
 fn members_need_no_sync() {
     let sets = ReplicaSets::new("test").unwrap();
     let member = Cell::new(0);
-    sets.set(&LOG, 0, [(member.clone(), 7)], Rule::all())
+    sets.set(&LOG, 0, [(member.clone(), 7)], 7, Rule::all())
         .unwrap();
     let elsewhere = thread::spawn(move || sets.in_epoch(&LOG, 0).report(&Cell::new(0), 8));
     assert_eq!(elsewhere.join().unwrap(), Ok(0));
@@ -190,7 +191,7 @@ fn panics_of_members_change_nothing_and_lock_nothing() {
     };
     let b = a.like(1);
     let set = [(a.clone(), 9), (b.clone(), 5)];
-    sets.set(&1, 1, set, Rule::all()).unwrap();
+    sets.set(&1, 1, set, 9, Rule::all()).unwrap();
     let mut wait = sets.in_epoch(&1, 1).wait_for(7, NEVER);
     let panics = |at: Fails, act: &dyn Fn()| {
         a.fails.store(at as u8, SeqCst);
@@ -210,7 +211,7 @@ fn panics_of_members_change_nothing_and_lock_nothing() {
         _ = sets.in_epoch(&1, 1).replace(&b, a.like(2), 9)
     });
     let next = || vec![(a.like(0), 9), (a.like(1), 9)];
-    panics(Fails::Eq, &|| _ = sets.set(&1, 2, next(), Rule::all()));
+    panics(Fails::Eq, &|| _ = sets.set(&1, 2, next(), 9, Rule::all()));
     panics(Fails::Clone, &|| _ = sets.members(&1));
     panics(Fails::Clone, &|| _ = sets.lagging(&1));
     assert_eq!(ending(&mut wait), None);
@@ -241,9 +242,12 @@ fn members_that_go_are_dropped_unlocked() {
         act();
         assert_eq!(drops.load(SeqCst), count);
     };
-    dropped(&|| _ = sets.set(&1, 1, set(), Rule::all()), 0);
-    dropped(&|| _ = sets.set(&1, 1, set(), Rule::all()).unwrap_err(), 3);
-    dropped(&|| _ = sets.set(&1, 2, set(), Rule::all()), 3);
+    dropped(&|| _ = sets.set(&1, 1, set(), 9, Rule::all()), 0);
+    dropped(
+        &|| _ = sets.set(&1, 1, set(), 9, Rule::all()).unwrap_err(),
+        3,
+    );
+    dropped(&|| _ = sets.set(&1, 2, set(), 9, Rule::all()), 3);
     dropped(
         &|| _ = sets.in_epoch(&1, 2).join(a.like(2), 9).unwrap_err(),
         1,
@@ -283,7 +287,7 @@ fn unheard() -> Hostile {
 fn values_and_groups_may_be_of_other_types() {
     let sets = ReplicaSets::<String, char>::new("test").unwrap();
     let sets = sets.with_values::<i64>();
-    sets.set("a", 0, [('x', -5), ('y', -9)], Rule::all())
+    sets.set("a", 0, [('x', -5), ('y', -9)], -5, Rule::all())
         .unwrap();
     assert_eq!(sets.watermark("a"), Some(-9));
     let mut wait = sets.in_epoch("a", 0).wait_for(-5, NEVER);
@@ -301,38 +305,43 @@ fn a_closed_group_refuses_each_change() {
     assert_eq!(led(&sets).report(&0, 7), Err(WaitError::NoGroup));
     assert_eq!(sets.close(&LOG, "not ours"), 0);
     let refused = [
-        sets.set(&LOG, 1, [(0, 7)], Rule::all()),
+        sets.set(&LOG, 1, [(0, 7)], 7, Rule::all()),
+        sets.follow(&LOG, 1),
         sets.begin_epoch(&LOG, 1, &0, 7),
         led(&sets).report(&0, 7),
         led(&sets).join(0, 7),
         led(&sets).leave(&0),
         led(&sets).replace(&0, 1, 7),
     ];
-    assert_eq!(refused, [const { Err(WaitError::KeyClosed) }; 6]);
+    assert_eq!(refused, [const { Err(WaitError::KeyClosed) }; 7]);
 }
 
-/// What the first member brings along is of earlier terms: it counts with an entry of this one.
+/// A leader that lacks what was acknowledged acknowledges nothing, whoever else has it: no more
+/// than its log counts of them.
 #[test]
-fn an_epoch_without_members_starts_at_what_the_first_one_has() {
-    let (_timer, sets) = group(&[], Rule::majority());
-    let mut wait = parked(&sets, 5);
-    led(&sets).join(0, 7).unwrap();
-    assert_eq!((ending(&mut wait), sets.watermark(&LOG)), (None, Some(0)));
-    led(&sets).report(&0, 8).unwrap();
-    assert_eq!(ending(&mut wait), Some(Ok(8)));
+fn a_leader_that_lacks_what_was_acknowledged_is_refused() {
+    let (_timer, sets) = group(&[6, 6, 2], Rule::all().floor(2));
+    led(&sets).leave(&2).unwrap();
+    assert_eq!(sets.watermark(&LOG), Some(6));
+    for rule in [Rule::all(), Rule::majority(), Rule::at_least(2)] {
+        let by_third = sets.set(&LOG, 2, [(2, 2), (0, 6), (1, 6)], 2, rule);
+        assert_eq!(by_third, Err(WaitError::Behind { by: 4 }));
+    }
+    assert_eq!((sets.epoch(&LOG), sets.watermark(&LOG)), (Some(1), Some(6)));
+    sets.set(&LOG, 2, [(0, 9), (1, 9)], 7, Rule::all()).unwrap();
+    assert_eq!(sets.members(&LOG), [(0, 7), (1, 7)]);
+    assert_eq!(sets.watermark(&LOG), Some(7));
 }
 
-/// By a rule for all, too, and below its floor, where the watermark does not rise with the leader.
+/// Below its floor, too, where the watermark does not rise with the leader.
 #[test]
-fn the_first_that_joins_an_epoch_without_members_is_its_leader() {
+fn members_join_at_the_log_end_of_the_leader() {
     let (_timer, sets) = sets();
     for epoch in [0, 1] {
-        sets.set(&LOG, epoch, [], Rule::all().floor(2)).unwrap();
-        sets.in_epoch(&LOG, epoch).join(0, 42).unwrap();
-        assert_eq!(
-            sets.in_epoch(&LOG, epoch).join(1, 5),
-            Err(WaitError::Behind { by: 37 })
-        );
+        let rule = Rule::all().floor(2);
+        sets.set(&LOG, epoch, [(0, 42)], 42, rule).unwrap();
+        let low = sets.in_epoch(&LOG, epoch).join(1, 5);
+        assert_eq!(low, Err(WaitError::Behind { by: 37 }));
         assert_eq!(sets.watermark(&LOG), Some(0));
     }
 }
@@ -364,10 +373,10 @@ fn a_rule_changes_on_a_live_group() {
 
 /// The leader of epoch 1 learns of epoch 2, which another one leads.
 #[test]
-fn an_epoch_without_members_refuses_the_last_leader() {
+fn an_epoch_of_another_leader_refuses_the_last_one() {
     let (_timer, sets) = group(&[5, 5], Rule::all());
     let mut wait = parked(&sets, 9);
-    assert_eq!(sets.set(&LOG, 2, [], Rule::all()), Ok(1));
+    assert_eq!(sets.follow(&LOG, 2), Ok(1));
     assert_eq!(ending(&mut wait), epoch_1_over());
     let other = other_epoch(1, 2);
     assert_eq!(led(&sets).report(&0, 9), Err(other.clone()));
@@ -375,14 +384,20 @@ fn an_epoch_without_members_refuses_the_last_leader() {
     assert_eq!(led(&sets).leave(&0), Err(other.clone()));
     let mut late = led(&sets).wait_for(9, NEVER);
     assert_eq!(ending(&mut late), Some(Err(other)));
+    // Nobody joins here, and no member is missing.
+    assert!(sets.in_epoch(&LOG, 2).join(0, 9).is_err());
+    assert_eq!(sets.below_floor(&LOG), None);
+    assert_eq!(sets.members(&LOG), []);
     assert_eq!(sets.watermark(&LOG), Some(5));
+    assert_eq!(sets.follow(&LOG, 2), Err(other_epoch(2, 2)));
+    assert_eq!(sets.set(&LOG, 3, [(0, 5)], 5, Rule::all()), Ok(0));
 }
 
 /// The leader of epoch 1 comes late.
 #[test]
 fn late_replacement_leaves_the_set_of_the_next_leader() {
     let (_timer, sets) = group(&[5, 5], Rule::all());
-    sets.set(&LOG, 2, [(0, 5), (1, 5)], Rule::all()).unwrap();
+    sets.set(&LOG, 2, [(0, 5), (1, 5)], 5, Rule::all()).unwrap();
     let other = WaitError::OtherEpoch {
         named: 1,
         present: 2,

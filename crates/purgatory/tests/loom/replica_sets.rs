@@ -22,7 +22,9 @@ impl Sets {
         let _timer = ManualTimer::new();
         let sets = ReplicaSets::builder("loom").timer(&_timer);
         let sets: ReplicaSets<u8, u8> = sets.build().unwrap();
-        sets.set(&GROUP, 0, members.iter().copied(), rule).unwrap();
+        let log_end = members.iter().map(|of| of.1).max().unwrap();
+        let members = members.iter().copied();
+        sets.set(&GROUP, 0, members, log_end, rule).unwrap();
         Sets { sets, _timer }
     }
 
@@ -55,7 +57,10 @@ fn late_report_against_a_new_epoch() {
         let mut old = model.wait(0, 1);
         let late = model.elsewhere(|sets| _ = sets.in_epoch(&GROUP, 0).report(&A, 1));
         let next = [(A, 0), (B, 0)];
-        model.sets.set(&GROUP, 1, next, Rule::at_least(2)).unwrap();
+        model
+            .sets
+            .set(&GROUP, 1, next, 0, Rule::at_least(2))
+            .unwrap();
         let mut new = model.wait(1, 1);
         assert_eq!(model.sets.in_epoch(&GROUP, 1).report(&B, 1), Ok(0));
         late.join().unwrap();
@@ -107,7 +112,7 @@ fn acknowledging_report_against_a_new_epoch() {
         let model = Sets::new(&[(A, 1), (B, 0)], Rule::all());
         let mut old = model.wait(0, 1);
         let report = model.elsewhere(|sets| sets.in_epoch(&GROUP, 0).report(&B, 1));
-        let ended = model.sets.set(&GROUP, 1, [(A, 1), (B, 0)], Rule::all());
+        let ended = model.sets.set(&GROUP, 1, [(A, 1), (B, 0)], 1, Rule::all());
         let reported = report.join().unwrap();
         match ending(&mut old) {
             Some(Ok(1)) => assert_eq!((reported, ended), (Ok(1), Ok(0))),
@@ -128,7 +133,7 @@ fn report_against_removal_and_a_new_set() {
         let report = model.elsewhere(|sets| _ = sets.in_epoch(&GROUP, 0).report(&B, 1));
         model.sets.remove(&GROUP);
         let next = [(A, 0), (B, 0)];
-        model.sets.set(&GROUP, 1, next, Rule::all()).unwrap();
+        model.sets.set(&GROUP, 1, next, 0, Rule::all()).unwrap();
         let mut new = model.wait(1, 1);
         report.join().unwrap();
         assert_eq!(ending(&mut new), None);
@@ -163,7 +168,7 @@ fn removal_of_no_set_against_a_first_set() {
         let sets = sets.build().unwrap();
         let other = sets.clone();
         let remove = thread::spawn(move || _ = other.remove(&GROUP));
-        sets.set(&GROUP, 1, [(A, 0)], Rule::all()).unwrap();
+        sets.set(&GROUP, 1, [(A, 0)], 0, Rule::all()).unwrap();
         remove.join().unwrap();
         if sets.epoch(&GROUP).is_some() {
             let mut wait = sets.in_epoch(&GROUP, 1).wait_for(1, MS);
@@ -181,10 +186,10 @@ fn removal_against_the_next_set_of_the_same_epoch() {
         let timer = ManualTimer::new();
         let sets = ReplicaSets::<u8, u8>::builder("loom").timer(&timer);
         let sets = sets.build().unwrap();
-        sets.set(&GROUP, 0, [(A, 0)], Rule::all()).unwrap();
+        sets.set(&GROUP, 0, [(A, 0)], 0, Rule::all()).unwrap();
         let mut wait = sets.in_epoch(&GROUP, 0).wait_for(1, MS);
         let other = sets.clone();
-        let next = thread::spawn(move || other.set(&GROUP, 0, [(A, 1)], Rule::all()));
+        let next = thread::spawn(move || other.set(&GROUP, 0, [(A, 1)], 1, Rule::all()));
         assert_eq!(sets.remove(&GROUP), 1);
         if let Ok(met) = next.join().unwrap() {
             assert_eq!(met, 0);
@@ -215,7 +220,7 @@ fn report_against_join() {
         // In the epoch it starts at 0: B has what the leader has.
         model
             .sets
-            .set(&GROUP, 1, [(A, 0), (B, 0)], Rule::all())
+            .set(&GROUP, 1, [(A, 0), (B, 0)], 0, Rule::all())
             .unwrap();
         model.sets.in_epoch(&GROUP, 1).report(&A, 1).unwrap();
         let mut wait = model.wait(1, 1);

@@ -98,6 +98,7 @@ impl Model {
         let reference = &mut self.reference;
         let (done, expected) = match call {
             0 | 1 => self.set(epoch),
+            31 if epoch % 4 == 0 => (sets.follow(&GROUP, epoch), reference.follow(epoch)),
             2 => (
                 sets.begin_epoch(&GROUP, epoch, &member, value),
                 reference.begin(epoch, (member, value)),
@@ -167,10 +168,12 @@ impl Model {
 
     fn set(&mut self, epoch: u64) -> (Called, Called) {
         let members: Vec<_> = (0..self.random.u8(..5)).map(|_| self.has()).collect();
+        let log_end = self.value();
         let plain = self.plain();
+        let of = members.clone();
         (
-            self.sets.set(&GROUP, epoch, members.clone(), plain.rule()),
-            self.reference.set(epoch, members, plain),
+            self.sets.set(&GROUP, epoch, of, log_end, plain.rule()),
+            self.reference.set(epoch, members, log_end, plain),
         )
     }
 

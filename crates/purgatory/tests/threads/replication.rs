@@ -69,7 +69,7 @@ fn taken_back_values_acknowledge_nothing() {
     rounds(
         |round| {
             is_back.store(false, SeqCst);
-            sets.set(&LOG, round, [(A, 0), (B, 0)], Rule::at_least(2))
+            sets.set(&LOG, round, [(A, 0), (B, 0)], 0, Rule::at_least(2))
                 .unwrap();
         },
         |round| {
@@ -112,7 +112,7 @@ fn next_epoch_acknowledges_nothing_of_the_last() {
     rounds(
         |round| {
             let epoch = 2 * round;
-            sets.set(&LOG, epoch, [(A, 0), (B, 0)], Rule::all())
+            sets.set(&LOG, epoch, [(A, 0), (B, 0)], 0, Rule::all())
                 .unwrap();
         },
         |round| {
@@ -131,7 +131,8 @@ fn next_epoch_acknowledges_nothing_of_the_last() {
         },
         |round| {
             let next = 2 * round + 1;
-            sets.set(&LOG, next, [(A, 1), (B, 0)], Rule::all()).unwrap();
+            sets.set(&LOG, next, [(A, 1), (B, 0)], 1, Rule::all())
+                .unwrap();
             sets.in_epoch(&LOG, next).report(&B, 1).unwrap();
         },
         |_, ()| {
@@ -154,7 +155,7 @@ fn growing_sets_acknowledge_nothing_without_a_member() {
     rounds(
         |round| {
             is_in.store(false, SeqCst);
-            sets.set(&LOG, round, [(A, 0), (B, 0)], Rule::all())
+            sets.set(&LOG, round, [(A, 0), (B, 0)], 0, Rule::all())
                 .unwrap();
             sets.in_epoch(&LOG, round).report(&A, 1).unwrap();
             sets.in_epoch(&LOG, round).wait_for(1, NEVER)
@@ -197,7 +198,7 @@ fn memory_of_sets_is_back_where_it_started() {
                 for round in 1..=effort(ROUNDS) {
                     let log = (round % 8) as u8;
                     let epoch = 4 * round + thread;
-                    _ = sets.set(&log, epoch, [(A, 0), (B, 0)], Rule::all());
+                    _ = sets.set(&log, epoch, [(A, 0), (B, 0)], 0, Rule::all());
                     let led = sets.in_epoch(&log, epoch);
                     let wait = led.wait_for(1, NEVER);
                     _ = led.report(&A, 1);

@@ -16,12 +16,17 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// A leader begins its epoch, with the log ends that it knows. The produces of the last leader
-    /// are cancelled.
-    pub fn lead(&self, epoch: u64, in_sync: &[(Replica, u64)]) -> Result<usize, WaitError> {
+    /// A leader begins its epoch: its log ends here, and so much of it the replicas in sync have, as
+    /// far as it knows. The produces of the last leader are cancelled.
+    pub fn lead(
+        &self,
+        epoch: u64,
+        in_sync: &[(Replica, u64)],
+        log_end: u64,
+    ) -> Result<usize, WaitError> {
         let in_sync = in_sync.iter().copied();
-        self.logs
-            .set(&(), epoch, in_sync, Rule::all().floor(MIN_IN_SYNC))
+        let rule = Rule::all().floor(MIN_IN_SYNC);
+        self.logs.set(&(), epoch, in_sync, log_end, rule)
     }
 
     /// A future of the high watermark, ready once that passes the record of this epoch.
@@ -66,7 +71,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let orders = Partition {
         logs: ReplicaSets::new("orders-0")?,
     };
-    orders.lead(1, &[("leader", 0), ("a", 0), ("b", 0)])?;
+    orders.lead(1, &[("leader", 0), ("a", 0), ("b", 0)], 0)?;
     let [first, second] = [1, 2].map(|offset| orders.produce(1, offset));
     orders.fetched(1, "leader", 2)?;
     orders.fetched(1, "a", 2)?;

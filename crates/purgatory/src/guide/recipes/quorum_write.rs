@@ -11,11 +11,12 @@ pub struct Replicas {
 }
 
 impl Replicas {
-    /// A leader begins its term with these replicas, whose logs end here as far as it knows. Entries
-    /// of earlier terms are committed with the first one of its own.
-    pub fn lead(&self, term: u64, ends: &[u64]) -> Result<usize, WaitError> {
-        let replicas = ends.iter().copied().enumerate();
-        self.indices.set(&(), term, replicas, Rule::majority())
+    /// A leader begins its term with these replicas: its log ends here, and what the others have of
+    /// it they report. Entries of earlier terms are committed with the first one of its own.
+    pub fn lead(&self, term: u64, replicas: &[usize], log_end: u64) -> Result<usize, WaitError> {
+        let replicas = replicas.iter().map(|&replica| (replica, 0));
+        let rule = Rule::majority();
+        self.indices.set(&(), term, replicas, log_end, rule)
     }
 
     /// A future of the committed index, once that is at least `index`, an entry of this term.
@@ -37,13 +38,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let replicas = Replicas {
         indices: ReplicaSets::new("committed")?,
     };
-    replicas.lead(1, &[0, 0, 0])?;
+    replicas.lead(1, &[0, 1, 2], 0)?;
     let write = replicas.committed(1, 5);
     assert_eq!(replicas.acknowledge(1, 0, 5)?, 0); // the leader has written it
     assert_eq!(replicas.acknowledge(1, 1, 3)?, 0); // 3 is committed
     assert_eq!(replicas.acknowledge(1, 2, 6)?, 1); // 5 is
     assert_eq!(write.wait_blocking(), Ok(5));
-    replicas.lead(2, &[0, 6, 0])?;
+    replicas.lead(2, &[0, 1, 2], 6)?; // the third one is elected
     assert!(replicas.acknowledge(1, 0, 7).is_err()); // late
     assert_eq!(replicas.indices.watermark(&()), Some(5)); // it stays committed
     Ok(())

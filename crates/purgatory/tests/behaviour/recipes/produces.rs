@@ -11,7 +11,7 @@ fn partition() -> (ManualTimer, Partition) {
     let logs = ReplicaSets::on(&timer, "test").unwrap();
     let partition = Partition { logs };
     partition
-        .lead(1, &[("leader", 0), ("a", 0), ("b", 0)])
+        .lead(1, &[("leader", 0), ("a", 0), ("b", 0)], 0)
         .unwrap();
     (timer, partition)
 }
@@ -79,7 +79,7 @@ fn a_replica_that_keeps_up_with_a_log_that_grows_stays() {
 #[test]
 fn a_fetch_of_the_last_leader_acknowledges_nothing() {
     let (_timer, orders) = partition();
-    orders.lead(2, &[("b", 80), ("a", 80)]).unwrap();
+    orders.lead(2, &[("b", 80), ("a", 80)], 80).unwrap();
     let mut produce = orders.produce(2, 100);
     assert_eq!(orders.fetched(2, "b", 100), Ok(0));
     let late = Err(other_epoch(1, 2));
@@ -98,7 +98,7 @@ fn a_leader_that_was_replaced_takes_nobody_out() {
     assert_eq!(orders.shrink(1), Ok(0));
     timer.advance(10 * SECOND);
     orders
-        .lead(2, &[("a", 9), ("leader", 9), ("b", 0)])
+        .lead(2, &[("a", 9), ("leader", 9), ("b", 0)], 9)
         .unwrap();
     let late = || Err(other_epoch(1, 2));
     assert_eq!(orders.shrink(2), Ok(0));

@@ -11,8 +11,6 @@ pub(super) struct Group {
     rule: Plain,
     /// The leader's log end as the epoch began.
     start: u64,
-    /// The first that joins is the leader: the epoch starts at what it has.
-    is_unled: bool,
     members: Vec<Has>,
     /// Who was seen to lag, when, and what somebody had then.
     lags: Vec<(u8, u64, u64)>,
@@ -114,10 +112,6 @@ impl Group {
             return Err(WaitError::IsMember);
         }
         self.admits(value)?;
-        if self.is_unled {
-            self.is_unled = false;
-            self.start = value;
-        }
         self.members.push((member, value));
         Ok(())
     }
@@ -283,21 +277,43 @@ impl Reference {
         Ok(self.meet())
     }
 
-    pub(super) fn set(&mut self, epoch: u64, members: Vec<Has>, rule: Plain) -> Called {
+    pub(super) fn set(
+        &mut self,
+        epoch: u64,
+        members: Vec<Has>,
+        log_end: u64,
+        rule: Plain,
+    ) -> Called {
         for (place, of) in members.iter().enumerate() {
             if members[..place].iter().any(|other| other.0 == of.0) {
                 return Err(WaitError::IsMember);
             }
         }
         self.check_new(epoch)?;
-        let start = members.iter().map(|of| of.1).max().unwrap_or(0);
+        behind(log_end, self.reached())?;
+        let has = |(member, value): Has| (member, value.min(log_end));
         self.enter(Group {
             epoch,
             watermark: self.reached(),
             rule,
-            start,
-            is_unled: members.is_empty(),
-            members,
+            start: log_end,
+            members: members.into_iter().map(has).collect(),
+            lags: Vec::new(),
+        })
+    }
+
+    /// Another process leads: nobody joins here, and none are missing.
+    pub(super) fn follow(&mut self, epoch: u64) -> Called {
+        self.check_new(epoch)?;
+        self.enter(Group {
+            epoch,
+            watermark: self.reached(),
+            rule: Plain {
+                needed: Some(0),
+                floor: 0,
+            },
+            start: u64::MAX,
+            members: Vec::new(),
             lags: Vec::new(),
         })
     }
@@ -316,6 +332,7 @@ impl Reference {
                 of.1.min(next.watermark)
             };
         }
+        behind(end, next.watermark)?;
         next.epoch = epoch;
         next.start = end;
         next.lags.clear();
@@ -334,9 +351,6 @@ impl Reference {
 
     /// A group enters its epoch. The first one finds no waits.
     fn enter(&mut self, mut group: Group) -> Called {
-        if !group.members.is_empty() {
-            behind(group.start, group.watermark)?;
-        }
         let epoch = self.epoch().unwrap_or(0);
         let present = group.epoch;
         group.raise();

@@ -29,7 +29,11 @@ impl Leader {
     /// Begins an epoch. A leader that lacks what was acknowledged is told so. It is one only by a
     /// mistake, which goes on.
     pub(super) fn begin(&self, epoch: u64, members: &[(Node, u64)], rule: Rule) {
-        let begin = || self.sets.set(&(), epoch, members.iter().copied(), rule);
+        let log_end = members.iter().map(|of| of.1).max().unwrap_or(0);
+        let begin = || {
+            let members = members.iter().copied();
+            self.sets.set(&(), epoch, members, log_end, rule)
+        };
         if begin().is_err() {
             self.sets.remove(&());
             _ = begin();

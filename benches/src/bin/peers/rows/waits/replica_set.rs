@@ -52,7 +52,7 @@ impl Quorums for ReplicaSets<u64, usize> {
     fn set(&self, group: usize, members: usize) {
         // In its first epoch all values count.
         let of = (0..members).map(|member| (member, 0));
-        let begun = self.set(&(group as u64), 0, of, Rule::at_least(members));
+        let begun = self.set(&(group as u64), 0, of, 0, Rule::at_least(members));
         _ = begun.expect("a group that is new");
     }
 
