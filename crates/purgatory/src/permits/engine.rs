@@ -33,7 +33,7 @@ use crate::{
         leases::{begin, wake_all},
         lines::Lines,
     },
-    table::{BUDGET, Batch, Ended, Engine, Table, future::Yields, shard::Shard},
+    table::{BUDGET, Batch, Ended, Engine, Parts, Table, future::Yields, shard::Shard},
     watches::WatchKey,
 };
 
@@ -55,12 +55,15 @@ fn finish_left<K: WatchKey>(table: &Arc<Table<Semaphores<K>>>, left: Left<K>) {
     }
 }
 
-impl<K: WatchKey> Engine for Semaphores<K> {
-    type Key = K;
+impl<K> Parts for Semaphores<K> {
     type Records = Lines<K>;
     type Wait = Wait;
     type Answer = Granted;
     type Left = Left<K>;
+}
+
+impl<K: WatchKey> Engine for Semaphores<K> {
+    type Key = K;
 
     #[inline]
     fn is_awaited(wait: &Wait) -> bool {

@@ -23,7 +23,7 @@ use crate::{
     },
     sync::{AtomicU64, Ordering},
     table::{
-        Arrival, Batch, Ended, EndedAt, Engine, LockedShard, Table,
+        Arrival, Batch, Ended, EndedAt, Engine, LockedShard, Parts, Table,
         future::Yields,
         handle::Handle,
         keys::Numbers,
@@ -43,7 +43,7 @@ pub(crate) struct Requests<K, V> {
 }
 
 /// A request that waits for its reply.
-pub(crate) struct Expected<K, V: Send + 'static> {
+pub(crate) struct Expected<K, V> {
     pub(super) key: K,
     /// Half of the hash that it is found by.
     pub(super) hash: u32,
@@ -56,7 +56,7 @@ pub(crate) struct Expected<K, V: Send + 'static> {
 }
 
 /// The rest of a request that has ended, to be dropped unlocked.
-pub(crate) struct Left<K, V: Send + 'static> {
+pub(crate) struct Left<K, V> {
     _key: K,
     _buffer: Option<Arc<Buffer<V>>>,
 }
@@ -83,12 +83,15 @@ impl<K, V> Requests<K, V> {
     }
 }
 
-impl<K: WatchKey, V: Send + 'static> Engine for Requests<K, V> {
-    type Key = K;
+impl<K, V> Parts for Requests<K, V> {
     type Records = Numbers;
     type Wait = Expected<K, V>;
     type Answer = V;
     type Left = Left<K, V>;
+}
+
+impl<K: WatchKey, V: Send + 'static> Engine for Requests<K, V> {
+    type Key = K;
 
     #[inline]
     fn leave(

@@ -31,7 +31,7 @@ use crate::{
 const KEPT: usize = 16;
 
 /// Replies that the stream has not taken.
-pub(crate) struct Buffer<V: Send + 'static> {
+pub(crate) struct Buffer<V> {
     buffered: Mutex<Buffered<V>>,
 }
 

@@ -164,19 +164,29 @@ pub(crate) struct Look {
     pub(crate) label: Option<&'static str>,
 }
 
+/// The types that an engine adds to the table's.
+///
+/// Engines implement it for keys and values of every type, without a bound. A task that holds a guard
+/// or a handle across an await is asked whether that is `Send` for keys of any lifetime: a bound by
+/// [`WatchKey`] would say no, as `&'a str` is none.
+pub(crate) trait Parts {
+    /// Lies beside the wheel, under each shard's lock.
+    type Records;
+    /// The engine's part of a wait.
+    type Wait;
+    /// The answer that a future takes.
+    type Answer;
+    /// The rest of a wait that has ended: keys to be dropped, a callback to be called.
+    type Left;
+}
+
 /// The part of a form that the table does not have: its records in each shard, its part of a wait,
 /// and how a wait leaves the records.
-pub(crate) trait Engine: Sized + Send + Sync + 'static {
+pub(crate) trait Engine:
+    Parts<Records: Default + Send, Wait: Send, Answer: Send, Left: Send> + Sized + Send + Sync + 'static
+{
     /// The key of a wait, as snapshots show it.
     type Key: WatchKey;
-    /// Lies beside the wheel, under each shard's lock.
-    type Records: Default + Send;
-    /// The engine's part of a wait.
-    type Wait: Send;
-    /// The answer that a future takes.
-    type Answer: Send;
-    /// The rest of a wait that has ended: keys to be dropped, a callback to be called.
-    type Left: Send;
 
     /// Returns false for a wait that no future waits for: its entry goes as it ends.
     #[inline]
@@ -254,14 +264,14 @@ pub(crate) trait Engine: Sized + Send + Sync + 'static {
 }
 
 /// A wait that has ended, to be finished with nothing locked.
-pub(crate) struct Ended<E: Engine> {
+pub(crate) struct Ended<E: Parts> {
     /// That of the last poll.
     pub(crate) waker: Option<Waker>,
     pub(crate) left: E::Left,
 }
 
 /// Waits that end together.
-pub(crate) struct Batch<E: Engine> {
+pub(crate) struct Batch<E: Parts> {
     /// The present, if ends are timed. Read before the lock is taken.
     pub(crate) ended_at: EndedAt,
     pub(crate) ended: SmallVec<[Ended<E>; 2]>,

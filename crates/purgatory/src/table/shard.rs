@@ -27,13 +27,13 @@ use crate::{
     operation::Outcome,
     stats::{Counts, OtherEnds, Stats, Times},
     table::{
-        Batch, Common, Ended, EndedAt, Engine, FormShard, LockedShard, Look,
+        Batch, Common, Ended, EndedAt, Engine, FormShard, LockedShard, Look, Parts,
         forwarding::Forwarding, full,
     },
 };
 
 /// One wait: a task of its shard's wheel.
-pub(crate) struct Entry<E: Engine> {
+pub(crate) struct Entry<E: Parts> {
     pub(super) since_ns: u64,
     pub(super) state: EntryState<E>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Entry<E: Engine> {
 /// The states of a wait. Its tag is as wide as a word: a move copies what follows the tag, and an
 /// answer that lay across two words of the copy would be waited for as it is read.
 #[repr(u64)]
-pub(crate) enum EntryState<E: Engine> {
+pub(crate) enum EntryState<E: Parts> {
     Waits {
         wait: E::Wait,
         /// That of the last poll.
@@ -54,13 +54,13 @@ pub(crate) enum EntryState<E: Engine> {
 }
 
 /// A wait that is out of its entry.
-pub(crate) struct Taken<E: Engine> {
+pub(crate) struct Taken<E: Parts> {
     pub(crate) wait: E::Wait,
     pub(crate) waker: Option<Waker>,
 }
 
 /// The state of one shard.
-pub(crate) struct Shard<E: Engine> {
+pub(crate) struct Shard<E: Parts> {
     pub(crate) wheel: TimingWheel<Entry<E>>,
     pub(crate) records: E::Records,
     pub(crate) counts: Counts,
@@ -82,7 +82,7 @@ pub(crate) struct Shard<E: Engine> {
 /// Why a wait is found at an index that the records name.
 pub(crate) const LISTED: &str = "Listed: the records name entries that wait";
 
-impl<E: Engine> ShardState for Shard<E> {
+impl<E: Parts> ShardState for Shard<E> {
     type Task = Entry<E>;
 
     fn wheel(&mut self) -> &mut TimingWheel<Entry<E>> {

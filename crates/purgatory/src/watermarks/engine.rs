@@ -30,7 +30,9 @@ use crate::{
     operation::{CancelReason, Outcome},
     reason::Reason,
     sync::Limit,
-    table::{Batch, Ended, EndedAt, Engine, Table, future::Yields, keys::Keys, shard::Shard},
+    table::{
+        Batch, Ended, EndedAt, Engine, Parts, Table, future::Yields, keys::Keys, shard::Shard,
+    },
     watches::{KeyRef, ToKey, WatchKey},
     watermarks::{queue::Queue, value::WatermarkValue},
 };
@@ -257,12 +259,15 @@ impl<B> Mark<B> {
     }
 }
 
-impl<K: WatchKey, B: Beside> Engine for Values<K, B> {
-    type Key = K;
+impl<K, B> Parts for Values<K, B> {
     type Records = Keys<K, Mark<B>>;
     type Wait = Wait;
     type Answer = u64;
     type Left = Left<K>;
+}
+
+impl<K: WatchKey, B: Beside> Engine for Values<K, B> {
+    type Key = K;
 
     #[inline]
     fn is_awaited(wait: &Wait) -> bool {

@@ -1,5 +1,7 @@
 //! Waits: futures, blocking waits and the next event, on a manual timer.
 
+use std::future::pending;
+
 use crate::support::*;
 
 type Waits = Purgatory<&'static str>;
@@ -273,4 +275,37 @@ fn a_form_returns_the_timer_that_is_shared() {
         let task = timer.schedule(MINUTE * 60, || ()).unwrap();
         assert!(shared.cancel(task));
     }
+}
+
+/// It compiles: a task that is spawned may hold them over an await, also by keys and values that are
+/// `&'static str`.
+#[test]
+fn tasks_that_are_sent_hold_guards_and_forms() {
+    fn send(task: impl Future<Output = ()> + Send + 'static) {
+        assert!(poll(&mut Box::pin(task)).is_pending());
+    }
+    let timer = ManualTimer::new();
+    let builder = Permits::keyed_builder("permits").timer(&timer);
+    let permits: Permits<&str> = builder.build().unwrap();
+    send(async move {
+        let permit = permits.acquire_for(&"a", 1, SECOND).await;
+        let lease = permits.lease_for(&"b", 1, SECOND, SECOND).await;
+        let own = permits.clone();
+        pending::<()>().await;
+        drop((permit, lease, own));
+    });
+    let marks: Watermarks<&str> = Watermarks::on(&timer, "marks").unwrap();
+    let sets: ReplicaSets<&str, &str> = ReplicaSets::on(&timer, "sets").unwrap();
+    send(async move {
+        let own = (marks.clone(), sets.clone());
+        pending::<()>().await;
+        drop(own);
+    });
+    let replies: Replies<&str, &str> = Replies::on(&timer, "replies").unwrap();
+    let scope: ReplyScope<&str> = ReplyScope::on(&timer, "scope").unwrap();
+    send(async move {
+        let own = (replies.clone(), scope.another());
+        pending::<()>().await;
+        drop(own);
+    });
 }
