@@ -32,6 +32,7 @@ def cases(taken, closed):
     yield "acks_all", ["--seconds", "-1"], 2, ["-1", "from 0.1 to 86400"]
     yield "acks_all", ["--rate", "-1"], 2, ["-1", "from 0 to 100000000"]
     yield "acks_all", ["--stall-for", "1h", "--drop-follower"], 2, ["--drop-follower", "before the end of the run, 10.0s"]
+    yield "acks_all", ["--truncate", "--follower-lag", "1m"], 2, ["--truncate", "before the end of the run, 10.0s"]
     yield "acks_all", ["--by", "raft"], 2, ["raft", "kafka, replica-sets"]
     yield "acks_all", ["--stall-for", "1s", "--join-follower"], 2, ["--drop-follower"]
     yield "acks_all", ["--input", "/no/such/file"], 1, ["/no/such/file"]
@@ -65,7 +66,12 @@ def cases(taken, closed):
 
 # With a standard error that nobody reads these run all the same.
 UNHEARD = [("acks_all", "--seconds", "0.1"), ("virtual_time", "--seeds", "10"), ("recurring",), ("waiting",), ("local",)]
-SERVERS = [("broker", "--listen", "127.0.0.1:0"), ("external_events", "--listen", "127.0.0.1:0"), ("misbehave",)]
+# Nobody is connected: none waits for a connection to end.
+SERVERS = [
+    ("broker", "--listen", "127.0.0.1:0"),
+    ("external_events", "--listen", "127.0.0.1:0", "--shutdown-within", "0s"),
+    ("misbehave",),
+]
 
 
 def unheard(folder, program, arguments, code, serves=False):

@@ -18,6 +18,8 @@ use purgatory_live::{Live, Server};
 use tokio::{net::TcpListener, sync::oneshot, task::spawn_blocking, time::timeout};
 
 const VERSION: &str = "external_events_version_total";
+/// The longest time in which serving ends by itself once no connection is open.
+const END_OF_SERVING: Duration = Duration::from_millis(200);
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -75,9 +77,10 @@ async fn run(args: Args) -> Result<ExitCode> {
     // No new connections; then the requests that wait are answered with 503, by the executor.
     drop(end);
     orders.waits().shutdown(Duration::ZERO);
-    let all_answered = timeout(args.shutdown_within, serving).await.is_ok();
+    let limit = args.shutdown_within.max(END_OF_SERVING);
+    let all_answered = timeout(limit, serving).await.is_ok();
     if !all_answered {
-        let limit = format_duration(args.shutdown_within);
+        let limit = format_duration(limit);
         say(format_args!(
             "error: connections were still open after {limit}"
         ));
