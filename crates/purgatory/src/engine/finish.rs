@@ -111,7 +111,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Drops keys that were copied for a signal. A panic of one reaches no other.
+    /// Drops keys that were copied for a signal or a look. A panic of one reaches no other.
     pub(crate) fn drop_keys(&self, keys: Vec<K>) {
         for key in keys {
             self.drop_key(key);

@@ -320,6 +320,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
             visited = under_lock(|| visit(id, &keys, entry.payload.as_mut()));
         }
         drop(first_shard);
+        self.handle.table.drop_keys(keys);
         visited.unwrap_or_else(|panic| resume_unwind(panic));
     }
 

@@ -215,7 +215,7 @@ fn removal_that_has_begun_cancels_all() {
     assert_eq!((waits.len(), waits.keys()), (0, 0));
 }
 
-/// A key that panics as it is dropped, once it is armed, if it has the number 2.
+/// A key that panics as it is dropped, once it is armed, if its number is even and not 0.
 type Undroppable = Numbered<Panics>;
 
 #[derive(Clone, Debug)]
@@ -230,7 +230,7 @@ impl Drop for Panics {
 }
 
 fn undroppable(number: usize, armed: &Arc<AtomicBool>) -> Undroppable {
-    let holds = Panics(number == 2, armed.clone());
+    let holds = Panics(number > 0 && number % 2 == 0, armed.clone());
     Undroppable { number, holds }
 }
 
@@ -437,4 +437,30 @@ fn keys_that_panic_behind_a_change_are_contained() {
         .park(when(|| false, update), &[key(1)], NEVER);
     let nested = || assert_eq!(changes.purgatory().complete_for_key(&key(1)), 1);
     assert_eq!(change(&nested), 2);
+}
+
+/// Those of an operation that is shown, and of one whose event was missed.
+#[test]
+fn keys_that_panic_behind_a_look_are_contained() {
+    let panics = Arc::new(AtomicBool::new(false));
+    let keys = [2, 4].map(|number| undroppable(number, &panics));
+    let arm = |panics: &Arc<AtomicBool>| {
+        let panics = panics.clone();
+        move || panics.store(true, SeqCst)
+    };
+    let (missed, shown) = (arm(&panics), arm(&panics));
+    let (timer, waits): (_, Purgatory<_>) =
+        by_hand_with(|builder| builder.check_at_expiry(move |_| missed()));
+    waits.park(never(), &keys, NEVER); // it keeps the keys
+    let look = || waits.for_each(|_, _, _| shown());
+    assert!(catch_unwind(AssertUnwindSafe(look)).is_ok());
+    panics.store(false, SeqCst);
+    assert_eq!(waits.stats().panics, 2);
+    let mut checks = 0..;
+    let unasked = when(move || checks.next() > Some(0), drop);
+    waits.park(unasked, &keys, SECOND);
+    timer.advance(SECOND);
+    panics.store(false, SeqCst);
+    let stats = waits.stats();
+    assert_eq!((stats.missed_events, stats.panics), (1, 4));
 }
