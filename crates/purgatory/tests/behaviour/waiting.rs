@@ -298,8 +298,9 @@ fn tasks_that_are_sent_hold_guards_and_forms() {
     let sets: ReplicaSets<&str, &str> = ReplicaSets::on(&timer, "sets").unwrap();
     send(async move {
         let own = (marks.clone(), sets.clone());
+        let led = (marks.in_epoch(&"a", 0), sets.in_epoch(&"a", 0));
         pending::<()>().await;
-        drop(own);
+        drop((own, led.0.add(1), led.1.leave(&"b")));
     });
     let replies: Replies<&str, &str> = Replies::on(&timer, "replies").unwrap();
     let scope: ReplyScope<&str> = ReplyScope::on(&timer, "scope").unwrap();
