@@ -96,13 +96,19 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             self.park_under_several(to_park, &watches, arrival, finish_now)
         };
         if let Err(refused) = &mut parked {
-            // A shutdown comes first, also one since the first check began.
-            if let Some(closed) = self.refuses_keys(watches.keys) {
-                refused.reason = closed;
-            }
-            self.frame.report_refusal(&refused.reason);
+            self.report_late_refusal(watches.keys, &mut refused.reason);
         }
         parked
+    }
+
+    /// Reports a refusal that came after the first look. A shutdown is its reason, also one since the
+    /// first check began.
+    #[cold]
+    fn report_late_refusal(&self, keys: &[K], reason: &mut WaitError) {
+        if let Some(closed) = self.refuses_keys(keys) {
+            *reason = closed;
+        }
+        self.frame.report_refusal(reason);
     }
 
     /// Parks an operation that has several keys, each of which it watches once.
