@@ -14,61 +14,16 @@ fn refused(permits: &Permits, weight: u64) -> WaitError {
     over(&mut permits.acquire(weight, MINUTE)).unwrap_err()
 }
 
-/// What was used up comes back by a refill or a limit alone, and goes to the first in line.
+/// A request of weight 0 waits while more are taken than there are, and no longer.
 #[test]
-fn refill_serves_those_that_wait_in_order() {
-    let (_timer, permits) = permits(3);
-    for weight in [1, 2] {
-        permits.try_acquire(weight).unwrap().forget();
-    }
-    assert_eq!((permits.limit(), permits.taken()), (0, 0));
-    let mut heavy = permits.acquire(2, MINUTE);
-    let mut light = permits.acquire(1, MINUTE);
-    permits.refill(1);
-    let task = Woken::task();
-    assert!(task.poll(&mut heavy).is_pending() && task.poll(&mut light).is_pending());
-    permits.refill(2);
-    assert_eq!(task.times(), 1);
-    let held = over(&mut heavy).unwrap();
-    assert!(poll(&mut light).is_pending());
-    // Those that are held stay taken, and a higher limit is kept.
-    permits.refill(4);
-    let last = over(&mut light).unwrap();
-    assert_eq!((permits.limit(), permits.taken()), (6, 3));
-    drop((held, last));
-    assert_eq!(permits.free(), 6);
-    // A request of weight 0 waits while more are taken than there are, and no longer.
+fn permits_used_up_serve_a_request_of_weight_0() {
+    let (_timer, permits) = permits(6);
     let used = permits.try_acquire(6).unwrap();
     permits.resize(4);
     let mut nothing = permits.acquire(0, MINUTE);
     assert!(poll(&mut nothing).is_pending());
     used.forget();
     assert!(poll(&mut nothing).is_ready());
-    // A new limit counts all, and none as used up.
-    permits.resize(5);
-    assert_eq!((permits.limit(), permits.free()), (5, 5));
-    // What waits for more is woken by a close.
-    let held = permits.try_acquire(5).unwrap();
-    let mut waits = permits.acquire(1, MINUTE);
-    assert!(task.poll(&mut waits).is_pending());
-    permits.close();
-    assert_eq!(task.times(), 2);
-    drop(held);
-}
-
-/// A controller that removes permits and adds them again brings none back that were used up between.
-#[test]
-fn permits_used_up_beyond_a_lowered_limit_stay_used_up() {
-    let (_timer, permits) = permits(5);
-    let used = permits.try_acquire(3).unwrap();
-    assert_eq!(permits.remove(4), 4);
-    used.forget();
-    assert_eq!((permits.limit(), permits.free()), (0, 0));
-    assert_eq!(permits.remove(1), 0);
-    permits.add(4);
-    assert_eq!((permits.limit(), permits.free()), (2, 2));
-    permits.refill(5);
-    assert_eq!((permits.limit(), permits.free()), (5, 5));
 }
 
 /// All permits are removed for a pause, and added again: those that were lent, too.
@@ -90,63 +45,6 @@ fn what_a_refill_has_lent_goes_though_it_was_removed_and_added() {
         let heavy = permits.acquire(3, NEVER).try_take().ok();
         assert_eq!(heavy.map(Result::err), Some(Some(too_heavy(3, 2))));
     }
-}
-
-/// With permits in hand there are more than the limit for a period. A request for as many is refused
-/// before and after that.
-#[test]
-fn a_refill_lends_to_the_limit_until_the_next_one() {
-    let (_timer, permits) = permits(2);
-    let held = permits.try_acquire(2).unwrap();
-    permits.refill(2);
-    assert_eq!((permits.limit(), permits.free()), (4, 2));
-    let mut waits = permits.acquire(3, MINUTE);
-    assert!(poll(&mut waits).is_pending());
-    held.forget();
-    permits.refill(2);
-    assert_eq!((permits.limit(), permits.free()), (2, 2));
-    assert_eq!(over(&mut waits).unwrap_err(), too_heavy(3, 2));
-    assert_eq!(refused(&permits, 3), too_heavy(3, 2));
-    // What is removed is of the own limit, and a refill of more lends the rest.
-    permits.refill(5);
-    assert_eq!(permits.remove(1), 1);
-    assert_eq!((permits.limit(), permits.free()), (4, 4));
-    permits.refill(1);
-    assert_eq!((permits.limit(), permits.free()), (1, 1));
-    assert_eq!(refused(&permits, 2), too_heavy(2, 1));
-    assert_eq!(permits.waits().stats().refused_too_heavy, 2);
-    // All of them can be removed, and a new limit is its own.
-    permits.refill(5);
-    assert_eq!(permits.remove(5), 5);
-    permits.refill(1);
-    assert_eq!((permits.limit(), permits.free()), (1, 1));
-    permits.refill(5);
-    permits.resize(4);
-    permits.refill(1);
-    assert!(poll(&mut permits.acquire(4, MINUTE)).is_pending());
-}
-
-/// Permits without keys are those of the one key that their type has.
-#[test]
-fn permits_without_keys_have_one_line() {
-    let (_timer, permits) = permits(1);
-    let held = permits.try_acquire(1).unwrap();
-    assert_eq!((permits.taken_for(&()), permits.free_for(&())), (1, 0));
-    assert!(permits.try_acquire_for(&(), 1).is_none());
-    let mut next = permits.acquire_for(&(), 1, MINUTE);
-    assert!(poll(&mut next).is_pending());
-    drop(held);
-    drop(over(&mut next).unwrap());
-    assert_nothing_waits(&permits.waits());
-    // So are keyed permits of that type: a resize brings back what was used up.
-    let keyed = Permits::<()>::keyed_builder("test")
-        .limit(5)
-        .build()
-        .unwrap();
-    keyed.try_acquire_for(&(), 5).unwrap().forget();
-    assert_eq!((keyed.limit(), keyed.free_for(&())), (0, 0));
-    keyed.resize(2);
-    assert_eq!(keyed.try_acquire_for(&(), 2).unwrap().weight(), 2);
 }
 
 #[test]
@@ -174,25 +72,6 @@ fn no_permits_are_given_out_after_a_shutdown() {
     );
     assert_eq!(refused(&permits, 3), WaitError::Closed, "too heavy, too");
     assert!(permits.try_acquire(1).is_none());
-}
-
-/// A limit of 0 is a pause; what was used up may return.
-#[test]
-fn paused_and_used_up_permits_refuse_nothing() {
-    let (_timer, permits) = permits(2);
-    permits.resize(0);
-    let mut waits = permits.acquire(2, MINUTE);
-    let mut heavy = permits.acquire(3, MINUTE);
-    assert!(poll(&mut waits).is_pending() && poll(&mut heavy).is_pending());
-    permits.resize(2);
-    assert_eq!(over(&mut heavy).unwrap_err(), too_heavy(3, 2));
-    over(&mut waits).unwrap().forget();
-    assert_eq!(permits.limit(), 0);
-    let mut next = permits.acquire(2, MINUTE);
-    permits.refill(1);
-    assert!(poll(&mut next).is_pending());
-    permits.refill(2);
-    assert_eq!(over(&mut next).unwrap().weight(), 2);
 }
 
 /// A permit names its line in the same word as its weight, if that is below 2^28.

@@ -1,59 +1,86 @@
-//! Permits of several keys on a manual timer, leases among them, against a reference of plain
-//! queues. Each step is made on both sides, and its result compared; then all counts. Futures are
-//! polled at random, so permits are handed over, lost and returned that no task has taken.
-//! `TEST_EFFORT` sets the number of steps: 5000 without it, a million in CI. `MODEL_SEED` changes
+//! Permits on a manual timer, leases among them, against a reference of plain queues: permits of
+//! several keys, and those without keys, which are also used up and refilled. Each step is made on
+//! both sides, and its result compared; then all counts. Futures are polled at random, so permits
+//! are handed over, lost and returned that no task has taken.
+//! `TEST_EFFORT` sets the number of steps: 20 000 without it, four million in CI. `MODEL_SEED` changes
 //! them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod reference;
 
-use std::{task::Waker, time::Duration};
+use std::{
+    fmt::Debug,
+    panic::RefUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    task::Waker,
+    time::Duration,
+};
 
 use fastrand::Rng;
-use purgatory::{CancelReason, Lease, Permit, Permits, ReachResult, WaitError, WaitFuture};
+use purgatory::{
+    CancelReason, Lease, Permit, Permits, ReachResult, WaitError, WaitFuture, WatchKey,
+};
 use timer_core::ManualTimer;
 
 use self::reference::{Counts, Reference, State};
-use crate::acting::{poll, run_cases};
+use crate::acting::{poll, run_cases, task};
 
 /// Without `TEST_EFFORT`.
-const STEPS: u64 = 5_000;
+const STEPS: u64 = 20_000;
 const STEPS_A_CASE: u64 = 300;
-const KEYS: usize = 2;
 const WEIGHT_MAX: u64 = 5;
+/// Too heavy for each limit, unless that is 0.
+const HEAVIER: u64 = 10_000;
 const MAX_FUTURES: usize = 40;
 const MS: Duration = Duration::from_millis(1);
 
 /// A request's future.
-enum Future {
-    Permit(WaitFuture<Permit<usize>>),
-    Lease(WaitFuture<Lease<usize>>),
+enum Future<K: WatchKey> {
+    Permit(WaitFuture<Permit<K>>),
+    Lease(WaitFuture<Lease<K>>),
+}
+
+/// A request whose future was not polled to its end.
+struct Asked<K: WatchKey> {
+    number: usize,
+    future: Future<K>,
+    /// Whether its task was woken, once it was polled.
+    woken: Option<Arc<AtomicBool>>,
 }
 
 /// The guard that a future yielded.
-#[expect(dead_code, reason = "a permit is held until it is dropped")]
-enum Guard {
-    Permit(Permit<usize>),
-    Lease(Lease<usize>),
+enum Guard<K: WatchKey> {
+    Permit(Permit<K>),
+    Lease(Lease<K>),
 }
 
-struct Model {
+/// The steps that permits without keys have.
+struct Unkeyed<K: WatchKey> {
+    forget: fn(Permit<K>),
+    refill: fn(&Permits<K>, u64),
+}
+
+struct Model<K: WatchKey> {
     timer: ManualTimer,
-    permits: Permits<usize>,
+    keys: &'static [K],
+    unkeyed: Option<Unkeyed<K>>,
+    permits: Permits<K>,
     reference: Reference,
-    /// Futures that were not polled to their end, by the number of their request.
-    futures: Vec<(usize, Future)>,
-    guards: Vec<(usize, Guard)>,
+    futures: Vec<Asked<K>>,
+    guards: Vec<(usize, Guard<K>)>,
     /// The fencing numbers of each key's leases that were taken, with their place in order.
-    fences: [Vec<(u64, u64)>; KEYS],
+    fences: Vec<Vec<(u64, u64)>>,
     random: Rng,
 }
 
-impl Future {
-    fn poll(&mut self) -> Option<Result<Guard, WaitError>> {
+impl<K: WatchKey> Future<K> {
+    fn poll(&mut self, waker: &Waker) -> Option<Result<Guard<K>, WaitError>> {
         match self {
-            Future::Permit(future) => Some(poll(future, Waker::noop())?.map(Guard::Permit)),
-            Future::Lease(future) => Some(poll(future, Waker::noop())?.map(Guard::Lease)),
+            Future::Permit(future) => Some(poll(future, waker)?.map(Guard::Permit)),
+            Future::Lease(future) => Some(poll(future, waker)?.map(Guard::Lease)),
         }
     }
 
@@ -73,8 +100,8 @@ impl Future {
     }
 }
 
-impl Model {
-    fn new(seed: u64) -> Self {
+impl<K: WatchKey + Ord + Debug> Model<K> {
+    fn new(seed: u64, keys: &'static [K], unkeyed: Option<Unkeyed<K>>) -> Self {
         let mut random = Rng::with_seed(seed);
         let limit = random.u64(..=WEIGHT_MAX);
         let timer = ManualTimer::new();
@@ -86,18 +113,20 @@ impl Model {
         let permits: Permits<_> = builder.shards(1 << random.u32(..3)).build().unwrap();
         permits.waits().times(); // timed from here on
         Model {
-            permits,
             timer,
-            reference: Reference::new(KEYS, limit, max),
+            keys,
+            unkeyed,
+            permits,
+            reference: Reference::new(keys.len(), limit, max),
             futures: Vec::new(),
             guards: Vec::new(),
-            fences: Default::default(),
+            fences: vec![Vec::new(); keys.len()],
             random,
         }
     }
 
     fn step(&mut self) {
-        match self.random.u8(..64) {
+        match self.random.u8(..72) {
             0..18 if self.futures.len() < MAX_FUTURES => self.acquire(),
             18..21 => self.try_acquire(),
             21..32 => self.poll(),
@@ -107,6 +136,7 @@ impl Model {
             49..52 => self.resize(),
             52 => self.cancel(),
             53 => self.reschedule(),
+            64.. => self.refill(),
             54 if self.random.u8(..4) == 0 => {
                 let error = WaitError::Cancelled(CancelReason::Requested("all".into()));
                 let ended = self.permits.waits().cancel_all("all");
@@ -125,8 +155,11 @@ impl Model {
     }
 
     fn acquire(&mut self) {
-        let key = self.random.usize(..KEYS);
-        let weight = self.random.u64(..=WEIGHT_MAX);
+        let key = self.random.usize(..self.keys.len());
+        let weight = match self.random.u8(..8) {
+            0 => HEAVIER, // it is told the limit
+            _ => self.random.u64(..=WEIGHT_MAX),
+        };
         let timeout_ms = [0, 1, 2, 5, 20, 20, 1000][self.random.usize(..7)];
         let timeout = timeout_ms as u32 * MS;
         let number = self.reference.all.len();
@@ -135,18 +168,25 @@ impl Model {
             let ms = self.random.u64(1..8);
             lives_ms = Some(ms);
             let lives = ms as u32 * MS;
-            Future::Lease(self.permits.lease_for(&key, weight, lives, timeout))
+            Future::Lease(
+                self.permits
+                    .lease_for(&self.keys[key], weight, lives, timeout),
+            )
         } else {
-            Future::Permit(self.permits.acquire_for(&key, weight, timeout))
+            Future::Permit(self.permits.acquire_for(&self.keys[key], weight, timeout))
         };
         self.reference.acquire(key, weight, lives_ms, timeout_ms);
-        self.futures.push((number, future));
+        self.futures.push(Asked {
+            number,
+            future,
+            woken: None,
+        });
     }
 
     fn try_acquire(&mut self) {
-        let key = self.random.usize(..KEYS);
+        let key = self.random.usize(..self.keys.len());
         let weight = self.random.u64(..=WEIGHT_MAX);
-        let permit = self.permits.try_acquire_for(&key, weight);
+        let permit = self.permits.try_acquire_for(&self.keys[key], weight);
         let is_free = self.reference.free_at_once(key, weight);
         assert_eq!(permit.is_some(), is_free);
         if let Some(permit) = permit {
@@ -161,10 +201,12 @@ impl Model {
             return;
         }
         let at = self.random.usize(..self.futures.len());
-        let (number, future) = &mut self.futures[at];
-        let number = *number;
+        let asked = &mut self.futures[at];
+        let number = asked.number;
+        let woken = asked.woken.get_or_insert_default().clone();
+        let waker = task(move || woken.store(true, Relaxed));
         let request = &self.reference.all[number];
-        let Some(ended) = future.poll() else {
+        let Some(ended) = asked.future.poll(&waker) else {
             assert!(matches!(request.state, State::Waits(_)), "{request:?}");
             return;
         };
@@ -184,9 +226,9 @@ impl Model {
     fn drop_future(&mut self) {
         if !self.futures.is_empty() {
             let at = self.random.usize(..self.futures.len());
-            let (number, future) = self.futures.swap_remove(at);
-            drop(future);
-            self.reference.drop_one(number);
+            let asked = self.futures.swap_remove(at);
+            drop(asked.future);
+            self.reference.drop_one(asked.number);
         }
     }
 
@@ -194,8 +236,16 @@ impl Model {
         if !self.guards.is_empty() {
             let at = self.random.usize(..self.guards.len());
             let (number, guard) = self.guards.swap_remove(at);
-            drop(guard);
-            self.reference.drop_one(number);
+            match (guard, &self.unkeyed) {
+                (Guard::Permit(permit), Some(unkeyed)) if self.random.bool() => {
+                    (unkeyed.forget)(permit);
+                    self.reference.forget(number);
+                }
+                (guard, _) => {
+                    drop(guard);
+                    self.reference.drop_one(number);
+                }
+            }
         }
     }
 
@@ -211,8 +261,15 @@ impl Model {
         }
     }
 
+    fn refill(&mut self) {
+        if let Some(unkeyed) = &self.unkeyed {
+            let free = self.random.u64(..=WEIGHT_MAX);
+            (unkeyed.refill)(&self.permits, free);
+            self.reference.refill(free);
+        }
+    }
+
     fn resize(&mut self) {
-        let before = self.reference.limit;
         let change = self.random.u64(..=WEIGHT_MAX);
         match self.random.u8(..3) {
             0 => {
@@ -221,12 +278,9 @@ impl Model {
             }
             1 => {
                 self.permits.add(change);
-                self.reference.resize(before + change);
+                self.reference.add(change);
             }
-            _ => {
-                assert_eq!(self.permits.remove(change), change.min(before));
-                self.reference.resize(before.saturating_sub(change));
-            }
+            _ => assert_eq!(self.permits.remove(change), self.reference.remove(change)),
         }
     }
 
@@ -235,7 +289,7 @@ impl Model {
             return;
         }
         let at = self.random.usize(..self.futures.len());
-        let (number, future) = &self.futures[at];
+        let Asked { number, future, .. } = &self.futures[at];
         if let Some(id) = future.id() {
             let error = WaitError::Cancelled(CancelReason::Requested("one".into()));
             let ended = self.permits.waits().cancel(id, "one") == ReachResult::Reached(());
@@ -248,7 +302,7 @@ impl Model {
             return;
         }
         let at = self.random.usize(..self.futures.len());
-        let (number, future) = &self.futures[at];
+        let Asked { number, future, .. } = &self.futures[at];
         let ms = self.random.u64(1..20);
         let expected = self.reference.reschedule(*number, ms);
         assert_eq!(future.reschedule(ms), expected);
@@ -256,15 +310,17 @@ impl Model {
 
     fn compare(&self) {
         let reference = &self.reference;
-        assert_eq!(self.permits.limit(), reference.limit);
+        assert_eq!(self.permits.limit(), reference.present());
         assert_eq!(self.permits.is_closed(), reference.is_closed);
         let mut waiting = 0;
         let mut busy = Vec::new();
-        for (key, line) in reference.lines.iter().enumerate() {
-            assert_eq!(self.permits.taken_for(&key), line.taken, "of {key}");
+        for (key, line) in self.keys.iter().zip(&reference.lines) {
+            let free = reference.present().saturating_sub(line.taken);
+            let counts = (self.permits.taken_for(key), self.permits.free_for(key));
+            assert_eq!(counts, (line.taken, free), "of {key:?}");
             waiting += line.queue.len();
             if !line.queue.is_empty() {
-                busy.push((key, line.queue.len()));
+                busy.push((key.clone(), line.queue.len()));
             }
         }
         let waits = self.permits.waits();
@@ -278,9 +334,16 @@ impl Model {
             completed: stats.completed,
             expired: stats.expired,
             cancelled: stats.cancelled,
+            too_heavy: stats.refused_too_heavy,
         };
         assert_eq!(counts, reference.counts);
         crate::oracle::assert_timed(&waits.times(), &stats);
+        for asked in &self.futures {
+            if let Some(woken) = &asked.woken {
+                let waits = matches!(reference.all[asked.number].state, State::Waits(_));
+                assert_eq!(woken.load(Relaxed), !waits, "of {}", asked.number);
+            }
+        }
         for (number, guard) in &self.guards {
             if let Guard::Lease(lease) = guard {
                 let is_lost = matches!(reference.all[*number].state, State::Lost { .. });
@@ -295,7 +358,8 @@ impl Model {
             self.timer.advance(MS);
             self.reference.pass();
         }
-        // Nothing waits for a limit above 0.
+        // Nothing waits for a limit above 0, or for a refill.
+        self.unkeyed = None;
         self.permits.resize(WEIGHT_MAX);
         self.reference.resize(WEIGHT_MAX);
         while !self.futures.is_empty() {
@@ -316,13 +380,31 @@ impl Model {
     }
 }
 
-#[test]
-fn keyed_permits_and_leases_agree_with_plain_queues() {
-    run_cases("permits", STEPS, STEPS_A_CASE, |seed| {
-        let mut model = Model::new(seed);
+/// Runs cases over these keys.
+fn run_all<K>(name: &str, keys: &'static [K], unkeyed: fn() -> Option<Unkeyed<K>>)
+where
+    K: WatchKey + Ord + Debug + RefUnwindSafe,
+{
+    run_cases(name, STEPS, STEPS_A_CASE, |seed| {
+        let mut model = Model::new(seed, keys, unkeyed());
         for _ in 0..STEPS_A_CASE {
             model.step();
         }
         model.end();
+    });
+}
+
+#[test]
+fn keyed_permits_and_leases_agree_with_plain_queues() {
+    run_all("permits", &[0, 1], || None);
+}
+
+#[test]
+fn permits_without_keys_agree_with_a_plain_queue() {
+    run_all("permits without keys", &[()], || {
+        Some(Unkeyed {
+            forget: Permit::forget,
+            refill: Permits::refill,
+        })
     });
 }

@@ -44,17 +44,23 @@ pub(super) struct Line {
     leases: u64,
 }
 
-/// Counts of the requests that had to wait.
+/// Counts of the requests that had to wait, and of those that could not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) parked: u64,
     pub(super) completed: u64,
     pub(super) expired: u64,
     pub(super) cancelled: u64,
+    /// Those that were refused as they came.
+    pub(super) too_heavy: u64,
 }
 
 pub(super) struct Reference {
-    pub(super) limit: u64,
+    limit: u64,
+    /// The limit without what the last refill lent; below 0 if that was removed.
+    own: i64,
+    /// Permits that were used up, and are neither free nor return.
+    used_up: u64,
     pub(super) now_ms: u64,
     pub(super) is_closed: bool,
     pub(super) lines: Vec<Line>,
@@ -70,6 +76,8 @@ impl Reference {
     pub(super) fn new(keys: usize, limit: u64, max: Option<usize>) -> Self {
         Reference {
             limit,
+            own: limit as i64,
+            used_up: 0,
             now_ms: 0,
             is_closed: false,
             lines: std::iter::repeat_with(Line::default).take(keys).collect(),
@@ -89,8 +97,13 @@ impl Reference {
         self.lines.iter().map(|line| line.queue.len()).sum()
     }
 
+    /// The permits of each key that are free or taken.
+    pub(super) fn present(&self) -> u64 {
+        self.limit.saturating_sub(self.used_up)
+    }
+
     fn fits(&self, key: usize, weight: u64) -> bool {
-        self.lines[key].taken + weight <= self.limit
+        self.lines[key].taken + weight <= self.present()
     }
 
     fn is_too_heavy(&self, weight: u64) -> bool {
@@ -130,6 +143,7 @@ impl Reference {
                 "the permits were closed".into(),
             )))
         } else if self.is_too_heavy(weight) {
+            self.counts.too_heavy += 1;
             let reason = WaitError::TooHeavy { weight, limit };
             State::Failed(reason)
         } else if timeout_ms == 0 {
@@ -252,7 +266,41 @@ impl Reference {
         }
     }
 
+    /// The permits of a guard are used up.
+    pub(super) fn forget(&mut self, number: usize) {
+        self.used_up += self.all[number].weight;
+        self.give_back(number, State::Gone);
+        self.serve();
+    }
+
+    /// So many are free, and what is held beyond the own limit is lent.
+    pub(super) fn refill(&mut self, free: u64) {
+        let present = self.lines[0].taken + free;
+        let limit = present.max(self.own.max(0) as u64);
+        self.used_up = limit - present;
+        self.change(limit);
+    }
+
     pub(super) fn resize(&mut self, limit: u64) {
+        self.used_up = 0;
+        self.own = limit as i64;
+        self.change(limit);
+    }
+
+    pub(super) fn add(&mut self, permits: u64) {
+        self.own += permits as i64;
+        self.change(self.limit + permits);
+    }
+
+    /// Returns how many are removed.
+    pub(super) fn remove(&mut self, permits: u64) -> u64 {
+        let removed = permits.min(self.present());
+        self.own -= removed as i64;
+        self.change(self.limit - removed);
+        removed
+    }
+
+    fn change(&mut self, limit: u64) {
         let may_refuse = self.limit == 0 || limit < self.limit;
         self.limit = limit;
         for number in 0..self.all.len() {
