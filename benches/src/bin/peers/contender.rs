@@ -11,6 +11,12 @@ pub(crate) struct Contender<A, R> {
     pub(crate) measure: fn(A) -> anyhow::Result<R>,
 }
 
+impl<A, R> Contender<A, R> {
+    pub(crate) fn new(name: &'static str, measure: fn(A) -> anyhow::Result<R>) -> Self {
+        Contender { name, measure }
+    }
+}
+
 /// A contender in which requests wait.
 pub(crate) trait Peer: Sized + Send + Sync + 'static {
     /// The name in the output.
@@ -41,12 +47,7 @@ impl<P: Peer> Peer for Awaited<P> {
 /// Lists the contenders of a row: the row's generic function for each of the types.
 macro_rules! contenders {
     ($measure:ident, $kind:path: $($peer:ty),+ $(,)?) => {
-        vec![$(
-            $crate::contender::Contender {
-                name: <$peer as $kind>::NAME,
-                measure: $measure::<$peer>,
-            }
-        ),+]
+        vec![$($crate::contender::Contender::new(<$peer as $kind>::NAME, $measure::<$peer>)),+]
     };
 }
 pub(crate) use contenders;

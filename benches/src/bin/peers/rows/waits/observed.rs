@@ -21,43 +21,20 @@ use purgatory_benches::thread_cpu_ns;
 use timer_core::{Clock, SystemClock, TimeHistogram};
 
 use super::arena::{HOUR, KEYS, TIMEOUT};
-use crate::{contender::contenders, results::OURS, rows::row::Run};
+use crate::{contender::Contender, results::OURS, rows::row::Run};
 
 /// The time between two scrapes, and between two sweeps of rechecks.
 const SCRAPES: Duration = Duration::from_millis(250);
 /// What is measured takes this long at least, so that four of them come meanwhile.
 const LENGTH: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 1000 });
 
-/// A way to observe.
-trait Mode {
-    /// The name in the output.
-    const NAME: &'static str = OURS;
-    const RECHECKS: bool = false;
-    const TIMES: bool = false;
-    const SCRAPES: bool = false;
-}
-
-struct Unobserved;
-struct Rechecked;
-struct Timed;
-struct Scraped;
-
-impl Mode for Unobserved {}
-
-impl Mode for Rechecked {
-    const NAME: &'static str = "rechecked";
-    const RECHECKS: bool = true;
-}
-
-impl Mode for Timed {
-    const NAME: &'static str = "timed";
-    const TIMES: bool = true;
-}
-
-impl Mode for Scraped {
-    const NAME: &'static str = "scraped";
-    const TIMES: bool = true;
-    const SCRAPES: bool = true;
+/// The ways to observe.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Unobserved,
+    Rechecked,
+    Timed,
+    Scraped,
 }
 
 /// An operation of 16 bytes that waits until the number in a cell has reached another.
@@ -84,14 +61,14 @@ struct Observed {
 }
 
 impl Observed {
-    fn new<M: Mode>() -> Result<Self> {
+    fn new(mode: Mode) -> Result<Self> {
         let mut builder = Purgatory::builder("bench");
-        if M::RECHECKS {
+        if mode == Mode::Rechecked {
             builder = builder.recheck_every(SCRAPES);
         }
         let purgatory = builder.build()?;
         // The first question for times starts the timing of waits.
-        if M::TIMES {
+        if matches!(mode, Mode::Timed | Mode::Scraped) {
             _ = purgatory.times();
         }
         let recorder = PrometheusBuilder::new()
@@ -137,12 +114,12 @@ impl Observed {
 }
 
 /// Measures nanoseconds of this thread's CPU for parking and completing one operation.
-fn observe<M: Mode>(operations: usize) -> Result<f64> {
-    let observed = Observed::new::<M>()?;
+fn observe(mode: Mode, operations: usize) -> Result<f64> {
+    let observed = Observed::new(mode)?;
     let over = AtomicBool::new(false);
     let spent_ns = thread::scope(|scope| {
         // Scrape beside the work, on a thread of its own.
-        let scraper = if M::SCRAPES {
+        let scraper = if mode == Mode::Scraped {
             Some(scope.spawn(|| observed.scrape(&over)))
         } else {
             None
@@ -171,7 +148,12 @@ fn observe<M: Mode>(operations: usize) -> Result<f64> {
 }
 
 pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> Result<()> {
-    let contenders = contenders!(observe, Mode: Unobserved, Rechecked, Timed, Scraped);
+    let contenders = [
+        Contender::new(OURS, |count| observe(Mode::Unobserved, count)),
+        Contender::new("rechecked", |count| observe(Mode::Rechecked, count)),
+        Contender::new("timed", |count| observe(Mode::Timed, count)),
+        Contender::new("scraped", |count| observe(Mode::Scraped, count)),
+    ];
     for _ in 0..run.sizes.rounds {
         run.each(id, "ns of CPU", &contenders, run.sizes.operations)?;
     }
@@ -186,7 +168,7 @@ fn took_ms(work: impl FnOnce()) -> f64 {
 }
 
 pub(in crate::rows) fn publish(id: &'static str, run: &mut Run<'_>) -> Result<()> {
-    let observed = Observed::new::<Timed>()?;
+    let observed = Observed::new(Mode::Timed)?;
     let count = run.sizes.one_m as u64;
     let mut add = |what: &str, ms| run.add(&format!("{id}-{what}"), "ms", OURS, ms);
 

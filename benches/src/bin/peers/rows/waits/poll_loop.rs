@@ -144,14 +144,8 @@ fn ours(_work: ()) -> anyhow::Result<Histogram<u64>> {
 
 pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let contenders = [
-        Contender {
-            name: OURS,
-            measure: ours,
-        },
-        Contender {
-            name: "poll-loop",
-            measure: |()| measure(None),
-        },
+        Contender::new(OURS, ours),
+        Contender::new("poll-loop", |()| measure(None)),
     ];
     // Rounds are in real time: half a second each.
     for _ in 0..run.sizes.rounds {
