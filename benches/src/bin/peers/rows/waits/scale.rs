@@ -24,7 +24,7 @@ use purgatory::{DelayedOperation, OperationId, Outcome, Purgatory};
 use purgatory_benches::process_cpu_ns;
 use smallvec::SmallVec;
 use tokio::{
-    runtime::{Builder, EnterGuard, Runtime},
+    runtime::Builder,
     time::{Sleep, sleep},
 };
 
@@ -73,12 +73,8 @@ trait Holds: Sized + Send + Sync {
     /// Names a request that waits.
     type Id: Send;
 
+    /// Starts the contender inside a tokio runtime with its time driver.
     fn start() -> anyhow::Result<Self>;
-
-    /// Enters the contender: a thread holds the guard while it works.
-    fn enter(&self) -> Option<EnterGuard<'_>> {
-        None
-    }
 
     /// Parks a request that is not ready.
     fn park(&self, request: Request, keys: &[u32]) -> anyhow::Result<Self::Id>;
@@ -93,9 +89,6 @@ trait Holds: Sized + Send + Sync {
     fn len(&self) -> usize;
 }
 
-/// Ours: a purgatory with its defaults, each request a callback.
-struct Ours(Purgatory<u32, Request>);
-
 impl DelayedOperation for Request {
     fn try_complete(&mut self) -> bool {
         self.is_ready()
@@ -106,28 +99,29 @@ impl DelayedOperation for Request {
     }
 }
 
-impl Holds for Ours {
+/// Ours: a purgatory with its defaults, each request a callback.
+impl Holds for Purgatory<u32, Request> {
     type Id = OperationId;
 
     fn start() -> anyhow::Result<Self> {
-        Ok(Ours(Purgatory::new("scale")?))
+        Ok(Purgatory::new("scale")?)
     }
 
     fn park(&self, request: Request, keys: &[u32]) -> anyhow::Result<OperationId> {
-        let parked = self.0.try_complete_else_watch(request, keys, HOUR)?;
+        let parked = self.try_complete_else_watch(request, keys, HOUR)?;
         parked.context("it is not ready")
     }
 
     fn complete(&self, id: &OperationId) {
-        self.0.complete(*id);
+        self.complete(*id);
     }
 
     fn signal(&self, key: u32) {
-        self.0.check_and_complete(&key);
+        self.check_and_complete(&key);
     }
 
     fn len(&self) -> usize {
-        self.0.len()
+        self.len()
     }
 }
 
@@ -135,10 +129,7 @@ impl Holds for Ours {
 /// waker expires it. What ends leaves all its lists and its timer, as with ours. An event checks
 /// under the lock of the map's shard, which favours it: the check may use no other lock, must be
 /// short, and may not call back into the map.
-struct Hand {
-    lists: Arc<Lists>,
-    runtime: Runtime,
-}
+struct Hand(Arc<Lists>);
 
 type Lists = DashMap<u32, Vec<Arc<Waiting>>, RandomState>;
 
@@ -185,16 +176,7 @@ impl Holds for Hand {
     type Id = Arc<Waiting>;
 
     fn start() -> anyhow::Result<Self> {
-        let mut runtime = Builder::new_multi_thread();
-        Ok(Hand {
-            lists: Arc::default(),
-            runtime: runtime.worker_threads(1).enable_time().build()?,
-        })
-    }
-
-    /// The timers belong to the runtime.
-    fn enter(&self) -> Option<EnterGuard<'_>> {
-        Some(self.runtime.enter())
+        Ok(Hand(Arc::default()))
     }
 
     fn park(&self, request: Request, keys: &[u32]) -> anyhow::Result<Arc<Waiting>> {
@@ -203,7 +185,7 @@ impl Holds for Hand {
             keys: keys.into(),
             over: AtomicBool::new(false),
             timer: Mutex::default(),
-            lists: self.lists.clone(),
+            lists: self.0.clone(),
         });
         // Start the timer, which the first poll does.
         let mut timer = Box::pin(sleep(HOUR));
@@ -214,7 +196,7 @@ impl Holds for Hand {
 
         // List it. An event before that has not seen it: check again.
         for &key in keys {
-            self.lists.entry(key).or_default().push(waiting.clone());
+            self.0.entry(key).or_default().push(waiting.clone());
         }
         if request.is_ready() {
             waiting.end(true);
@@ -229,7 +211,7 @@ impl Holds for Hand {
     fn signal(&self, key: u32) {
         // Check under the lock, end without it.
         let mut ready = SmallVec::<[Arc<Waiting>; 4]>::new();
-        if let Some(list) = self.lists.get(&key) {
+        if let Some(list) = self.0.get(&key) {
             let found = list.iter().filter(|waiting| waiting.request.is_ready());
             ready.extend(found.cloned());
         }
@@ -239,7 +221,7 @@ impl Holds for Hand {
     }
 
     fn len(&self) -> usize {
-        self.lists.iter().map(|list| list.len()).sum()
+        self.0.iter().map(|list| list.len()).sum()
     }
 }
 
@@ -247,13 +229,13 @@ impl Holds for Hand {
 impl Drop for Hand {
     fn drop(&mut self) {
         let mut timers = Vec::new();
-        for list in self.lists.iter() {
+        for list in self.0.iter() {
             for waiting in list.iter() {
                 timers.extend(waiting.timer.lock().take());
             }
         }
         drop(timers);
-        self.lists.clear();
+        self.0.clear();
     }
 }
 
@@ -268,11 +250,13 @@ struct Work {
     operations: usize,
 }
 
-/// The requests that wait.
+/// A contender and the requests that wait in it.
 struct Member<H: Holds> {
+    parked: Vec<Parked<H::Id>>,
+    holds: H,
+    work: Work,
     owner: &'static Owner,
     random: Rng,
-    parked: Vec<Parked<H::Id>>,
 }
 
 /// A parked request.
@@ -283,87 +267,85 @@ struct Parked<I> {
 
 impl<H: Holds> Member<H> {
     /// Parks all of them. The owner is never freed, as requests refer to it.
-    fn new(holds: &H, work: Work) -> anyhow::Result<Self> {
-        let _entered = holds.enter();
+    fn new(work: Work) -> anyhow::Result<Self> {
         let mut member = Member {
+            parked: Vec::new(),
+            holds: H::start()?,
+            work,
             owner: Box::leak(Box::new(Owner {
                 ready: AtomicU32::new(NONE),
                 completed: AtomicU64::new(0),
                 given_up: AtomicU64::new(0),
             })),
             random: Rng::with_seed(0),
-            parked: Vec::new(),
         };
         for number in 0..work.parked {
-            let parked = member.park(holds, number, work)?;
+            let parked = member.park(number)?;
             member.parked.push(parked);
         }
         Ok(member)
     }
 
     /// Completes a random request and parks another in its place, again and again.
-    fn work(&mut self, holds: &H, work: Work) -> anyhow::Result<()> {
-        let _entered = holds.enter();
-        for _ in 0..work.operations {
+    fn work(&mut self) -> anyhow::Result<()> {
+        for _ in 0..self.work.operations {
             let number = self.random.usize(0..self.parked.len());
-            self.complete(holds, number, work)?;
-            self.parked[number] = self.park(holds, number, work)?;
+            self.complete(number)?;
+            self.parked[number] = self.park(number)?;
         }
         Ok(())
     }
 
     /// Parks a request under random keys.
-    fn park(&mut self, holds: &H, number: usize, work: Work) -> anyhow::Result<Parked<H::Id>> {
-        let key_count = (work.parked / 10) as u32;
+    fn park(&mut self, number: usize) -> anyhow::Result<Parked<H::Id>> {
+        let key_count = (self.work.parked / 10) as u32;
         let keys = std::array::from_fn(|_| self.random.u32(0..key_count));
         let request = Request {
             owner: self.owner,
             number: number as u32,
         };
-        let id = holds.park(request, &keys[..work.keys])?;
+        let id = self.holds.park(request, &keys[..self.work.keys])?;
         Ok(Parked { id, keys })
     }
 
     /// Completes a request.
-    fn complete(&mut self, holds: &H, number: usize, work: Work) -> anyhow::Result<()> {
+    fn complete(&mut self, number: usize) -> anyhow::Result<()> {
         let owner = self.owner;
-        let completed = || owner.completed.load(Ordering::Acquire);
-        let due = completed() + 1;
+        let due = owner.completed.load(Ordering::Acquire) + 1;
         let parked = &self.parked[number];
-        if work.by_event {
+        if self.work.by_event {
             owner.ready.store(number as u32, Ordering::Release);
-            holds.signal(parked.keys[self.random.usize(0..work.keys)]);
+            let key = parked.keys[self.random.usize(0..self.work.keys)];
+            self.holds.signal(key);
         } else {
-            holds.complete(&parked.id);
+            self.holds.complete(&parked.id);
         }
         owner.ready.store(NONE, Ordering::Release);
         // It ended once, and no other did.
+        let completed = owner.completed.load(Ordering::Acquire);
         let given_up = owner.given_up.load(Ordering::Relaxed);
         ensure!(given_up == 0, "{}: {given_up} were given up", H::NAME);
-        ensure!(
-            completed() == due,
-            "{}: {} completed of {due}",
-            H::NAME,
-            completed()
-        );
+        ensure!(completed == due, "{}: not {due} but {completed}", H::NAME);
         Ok(())
     }
 }
 
 /// Measures nanoseconds of processor time per operation.
 fn replace<H: Holds>(work: Work) -> anyhow::Result<f64> {
-    let holds = H::start()?;
-    let mut member = Member::new(&holds, work)?;
+    let mut runtime = Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).enable_time().build()?;
+    let _entered = runtime.enter();
+    let mut member = Member::<H>::new(work)?;
 
     // The first round warms up.
-    let waiting = holds.len();
+    let waiting = member.holds.len();
     let mut spent_ns = 0;
     for _ in 0..2 {
         let begin_ns = process_cpu_ns();
-        member.work(&holds, work)?;
+        member.work()?;
         spent_ns = process_cpu_ns() - begin_ns;
         // Each completed request was parked again.
-        let now = holds.len();
+        let now = member.holds.len();
         ensure!(now == waiting, "{}: {now} wait, {waiting} did", H::NAME);
     }
     Ok(spent_ns as f64 / work.operations as f64)
@@ -371,7 +353,7 @@ fn replace<H: Holds>(work: Work) -> anyhow::Result<f64> {
 
 pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     // The row's name says what it does.
-    let contenders = contenders!(replace, Holds: Ours, Hand);
+    let contenders = contenders!(replace, Holds: Purgatory<u32, Request>, Hand);
     // Half of the rounds, as each parks all requests again.
     for _ in 0..run.sizes.rounds.div_ceil(2) {
         for keys in [1, 3] {
