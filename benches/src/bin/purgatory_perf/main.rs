@@ -14,11 +14,12 @@ mod waits;
 mod workload;
 
 use clap::Parser;
+use purgatory::Purgatory;
 use purgatory_benches::{grouped, markdown};
 
 use crate::{
     run::{Load, Measured, run},
-    waits::{First, Ours},
+    waits::{First, Request},
     workload::PROFILES,
 };
 
@@ -84,7 +85,7 @@ fn main() -> anyhow::Result<()> {
                 rate,
                 requests: requests(rate, args.quick),
             };
-            print(&load, "wheel", &run::<Ours>(&load)?);
+            print(&load, "wheel", &run::<Purgatory<u32, Request>>(&load)?);
             print(&load, "first", &run::<First>(&load)?);
         }
     }

@@ -49,10 +49,10 @@ pub(crate) fn run<W: Waits>(load: &Load) -> anyhow::Result<Measured> {
     // All requests of a run watch the same keys, and refer to the same books, which are leaked.
     let mut random = StdRng::seed_from_u64(SEED);
     let keys = std::array::from_fn::<_, KEYS, _>(|_| random.random_range(0..KEY_SPACE));
-    let books: &Books = Box::leak(Box::new(Books::new()));
+    let books: &Books = Box::leak(Box::new(Books::new(keys.to_vec())));
 
     // A delay queue completes each request at its latency.
-    let waits = Arc::new(W::new(keys.to_vec(), books.clock)?);
+    let waits = Arc::new(W::new(books.clock)?);
     let completes = waits.clone();
     let delays = Delays::start(books.clock, move |tickets: Drain<'_, W::Ticket>| {
         for ticket in tickets {

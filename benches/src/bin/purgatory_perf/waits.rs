@@ -28,10 +28,12 @@ pub(crate) enum Ending {
     Expired,
 }
 
-/// The lateness of the requests' ends, by ending, in nanoseconds. Each ending has its own lock, so
-/// that completing and expiring threads do not contend.
+/// What the requests of a run share: the keys under which they wait, a clock, and the lateness of
+/// their ends, by ending, in nanoseconds. Each ending has its own lock, so that completing and
+/// expiring threads do not contend.
 pub(crate) struct Books {
     pub(crate) clock: SystemClock,
+    keys: Vec<u32>,
     late: [Mutex<Histogram<u64>>; 2],
 }
 
@@ -44,10 +46,11 @@ pub(crate) struct Request {
 }
 
 impl Books {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(keys: Vec<u32>) -> Self {
         let late = || Mutex::new(Histogram::new_with_max(HOUR_NS, 3).expect("these are legal"));
         Books {
             clock: SystemClock::new(),
+            keys,
             late: [late(), late()],
         }
     }
@@ -91,21 +94,13 @@ pub(crate) trait Waits: Send + Sync + Sized + 'static {
     /// Names a waiting request.
     type Ticket: Send + 'static;
 
-    /// Makes a purgatory whose requests watch these keys.
-    fn new(keys: Vec<u32>, clock: SystemClock) -> anyhow::Result<Self>;
+    fn new(clock: SystemClock) -> anyhow::Result<Self>;
 
     /// Parks a request under all keys.
     fn park(&self, request: Request) -> Self::Ticket;
 
     /// Completes a request, unless it has expired.
     fn complete(&self, ticket: Self::Ticket);
-}
-
-/// This project's purgatory: the hierarchical timing wheel. Requests are completed by id, as in
-/// Kafka's test.
-pub(crate) struct Ours {
-    purgatory: Purgatory<u32, Request>,
-    keys: Vec<u32>,
 }
 
 impl DelayedOperation for Request {
@@ -123,27 +118,23 @@ impl DelayedOperation for Request {
     }
 }
 
-impl Waits for Ours {
-    type Ticket = Option<OperationId>;
+/// This project's purgatory: the hierarchical timing wheel. Requests are completed by id, as in
+/// Kafka's test.
+impl Waits for Purgatory<u32, Request> {
+    type Ticket = OperationId;
 
-    fn new(keys: Vec<u32>, _: SystemClock) -> anyhow::Result<Self> {
-        Ok(Ours {
-            purgatory: Purgatory::new("perf")?,
-            keys,
-        })
+    fn new(_: SystemClock) -> anyhow::Result<Self> {
+        Ok(Purgatory::new("perf")?)
     }
 
-    fn park(&self, request: Request) -> Option<OperationId> {
-        let parked = self
-            .purgatory
-            .try_complete_else_watch(request, &self.keys, TIMEOUT);
-        // It waits: its check is never true.
-        parked.expect("no bound is set, and it is open")
+    fn park(&self, request: Request) -> OperationId {
+        let parked = self.try_complete_else_watch(request, &request.books.keys, TIMEOUT);
+        let id = parked.expect("no bound is set, and it is open");
+        id.expect("its check is never true")
     }
 
-    fn complete(&self, id: Option<OperationId>) {
-        // One that has expired meanwhile has ended.
-        _ = id.map(|id| self.purgatory.complete(id));
+    fn complete(&self, id: OperationId) {
+        self.complete(id); // one that has expired meanwhile has ended
     }
 }
 
@@ -151,7 +142,6 @@ impl Waits for Ours {
 /// requests stay in both until a purge, which walks everything under those locks once enough
 /// requests were parked since the last purge.
 pub(crate) struct First {
-    keys: Vec<u32>,
     lists: Mutex<Lists>,
     delays: Delays<Heap<Arc<Waiting>>>,
 }
@@ -192,7 +182,7 @@ impl First {
 impl Waits for First {
     type Ticket = Arc<Waiting>;
 
-    fn new(keys: Vec<u32>, clock: SystemClock) -> anyhow::Result<Self> {
+    fn new(clock: SystemClock) -> anyhow::Result<Self> {
         // The heap's thread expires what is due.
         let delays = Delays::start(clock, |waiting: Drain<'_, Arc<Waiting>>| {
             for waiting in waiting {
@@ -200,7 +190,6 @@ impl Waits for First {
             }
         })?;
         Ok(First {
-            keys,
             lists: Mutex::default(),
             delays,
         })
@@ -213,7 +202,7 @@ impl Waits for First {
         });
         // The heap is filled under the lists' lock, so that a purge finds a request in both.
         let mut lists = self.lists.lock();
-        for &key in &self.keys {
+        for &key in &request.books.keys {
             lists.watchers.entry(key).or_default().push(waiting.clone());
         }
         let expires_ns = request.began_ns + TIMEOUT.as_nanos() as u64;
