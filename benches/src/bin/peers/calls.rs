@@ -104,17 +104,20 @@ impl Calls {
         BENCH.marks[0].store(1, Relaxed);
         result
     }
-}
 
-/// Parks an operation under its keys, which is not ready.
-fn park(
-    purgatory: &Purgatory<u64, Op>,
-    number: u64,
-    keys: &[u64],
-    timeout: Duration,
-) -> Result<OperationId> {
-    let parked = purgatory.try_complete_else_watch(Op(number), keys, timeout)?;
-    parked.context("it is not ready")
+    /// Parks an operation under its keys, which is not ready.
+    fn park(
+        &mut self,
+        kind: Kind,
+        purgatory: &Purgatory<u64, Op>,
+        number: u64,
+        keys: &[u64],
+        timeout: Duration,
+    ) -> Result<OperationId> {
+        let park = || purgatory.try_complete_else_watch(Op(number), keys, timeout);
+        let parked = self.make(kind, number % KEYS, park)?;
+        parked.context("it is not ready")
+    }
 }
 
 /// Three keys that no other parked operation has.
@@ -169,9 +172,7 @@ impl World {
         let oldest_key = oldest.map_or(0, |oldest| oldest % KEYS);
 
         // An event with one waiter.
-        calls.make(Kind::Park, key, || {
-            park(&self.events, number, &[key], MINUTE)
-        })?;
+        calls.park(Kind::Park, &self.events, number, &[key], MINUTE)?;
         if let Some(oldest) = oldest {
             BENCH.ready.store(oldest, Relaxed);
             let completed = calls.make(Kind::Event, oldest_key, || {
@@ -181,9 +182,7 @@ impl World {
         }
 
         // A cancel by id.
-        let id = calls.make(Kind::Other, key, || {
-            park(&self.cancels, number, &[key], MINUTE)
-        })?;
+        let id = calls.park(Kind::Other, &self.cancels, number, &[key], MINUTE)?;
         self.cancellable.push_back(id);
         if oldest.is_some() {
             let id = self.cancellable.pop_front().context("the oldest")?;
@@ -208,10 +207,8 @@ impl World {
 
     /// Parks one under three keys, and completes the oldest by an event or cancels it.
     fn three_keys(&mut self, number: u64, oldest: Option<u64>, calls: &mut Calls) -> Result<()> {
-        let key = number % KEYS;
-        let id = calls.make(Kind::ParkThree, key, || {
-            park(&self.three, number, &three_keys(number), DAY)
-        })?;
+        let keys = three_keys(number);
+        let id = calls.park(Kind::ParkThree, &self.three, number, &keys, DAY)?;
         self.three_parked.push_back(id);
         let Some(oldest) = oldest else {
             return Ok(());
@@ -269,10 +266,8 @@ impl World {
     /// Parks a burst, and advances the time until all of it has expired.
     fn expire(&self, first: u64, calls: &mut Calls) -> Result<()> {
         for number in first..first + BURST {
-            let key = number % KEYS;
-            calls.make(Kind::Other, key, || {
-                park(&self.expires, number, &[key], Duration::from_millis(5))
-            })?;
+            let soon = Duration::from_millis(5);
+            calls.park(Kind::Other, &self.expires, number, &[number % KEYS], soon)?;
         }
         let before = BENCH.ended.load(Relaxed);
         calls.make(Kind::Expire, 0, || {
