@@ -133,8 +133,8 @@ impl<D: Copy, const K: usize> Place<'_, D, K> {
     }
 }
 
-impl<D, const K: usize> Place<'_, D, K> {
-    fn remove(&mut self) {
+impl<D, const K: usize> Drop for Place<'_, D, K> {
+    fn drop(&mut self) {
         if self.number == 0 {
             return;
         }
@@ -142,12 +142,6 @@ impl<D, const K: usize> Place<'_, D, K> {
         let mut map = self.map.lock();
         let _removed = self.keys.map(|key| map.take(key, self.number));
         drop(map);
-    }
-}
-
-impl<D, const K: usize> Drop for Place<'_, D, K> {
-    fn drop(&mut self) {
-        self.remove();
     }
 }
 
