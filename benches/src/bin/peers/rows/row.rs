@@ -75,6 +75,20 @@ impl Run<'_> {
         })
     }
 
+    /// Measures each form as [`each`](Self::each) does, under the name of the row and the form.
+    pub(super) fn each_form<A: Copy>(
+        &mut self,
+        id: &str,
+        unit: &'static str,
+        forms: impl IntoIterator<Item = (&'static str, Vec<Contender<A, f64>>)>,
+        of: A,
+    ) -> anyhow::Result<()> {
+        for (form, contenders) in forms {
+            self.each(&format!("{id}-{form}"), unit, &contenders, of)?;
+        }
+        Ok(())
+    }
+
     /// Adds one round's value of a contender.
     pub(super) fn add(&mut self, id: &str, unit: &'static str, name: &'static str, value: f64) {
         self.results.measure(id, unit).add(name, value);

@@ -223,18 +223,13 @@ macro_rules! forms {
 
 pub(super) fn run_bytes(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let waits = if id == "bytes-idle" { 0 } else { WAITS };
-    for (form, contenders) in forms!(bytes) {
-        run.each(&format!("{id}-{form}"), "bytes", &contenders, waits)?;
-    }
-    Ok(())
+    run.each_form(id, "bytes", forms!(bytes), waits)
 }
 
 pub(super) fn run_make_drop(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let count = run.sizes.operations;
     for _ in 0..run.sizes.rounds {
-        for (form, contenders) in forms!(make_drop) {
-            run.each(&format!("{id}-{form}"), "ns", &contenders, count)?;
-        }
+        run.each_form(id, "ns", forms!(make_drop), count)?;
     }
     Ok(())
 }
@@ -242,8 +237,5 @@ pub(super) fn run_make_drop(id: &'static str, run: &mut Run<'_>) -> anyhow::Resu
 pub(super) fn run_allocations(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     // Each of 1000 is dropped before the next is made: those of the timer's own list count for
     // little.
-    for (form, contenders) in forms!(allocations) {
-        run.each(&format!("{id}-{form}"), "allocations", &contenders, 1000)?;
-    }
-    Ok(())
+    run.each_form(id, "allocations", forms!(allocations), 1000)
 }

@@ -81,9 +81,7 @@ async fn until_checked(progress: &Progress, vain_checks: u64) {
 
 pub(in crate::rows) fn hot_keys(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     for _ in 0..run.sizes.rounds {
-        for (form, contenders) in waits!(hot_key) {
-            run.each(&format!("{id}-{form}"), "us an event", &contenders, HOT)?;
-        }
+        run.each_form(id, "us an event", waits!(hot_key), HOT)?;
     }
     Ok(())
 }
@@ -108,13 +106,5 @@ pub(super) fn bytes_parked<W: Waits>(requests: usize) -> anyhow::Result<f64> {
 }
 
 pub(in crate::rows) fn bytes(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    for (form, contenders) in waits!(bytes_parked) {
-        run.each(
-            &format!("{id}-{form}"),
-            "bytes",
-            &contenders,
-            run.sizes.one_m,
-        )?;
-    }
-    Ok(())
+    run.each_form(id, "bytes", waits!(bytes_parked), run.sizes.one_m)
 }

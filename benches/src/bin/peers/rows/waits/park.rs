@@ -222,9 +222,7 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
         operations: run.sizes.operations as u64,
     };
     for _ in 0..run.sizes.rounds {
-        for (form, contenders) in waits!(park) {
-            run.each(&format!("{id}-{form}"), "ns", &contenders, work)?;
-        }
+        run.each_form(id, "ns", waits!(park), work)?;
     }
     Ok(())
 }
