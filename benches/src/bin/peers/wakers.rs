@@ -93,10 +93,6 @@ impl<D> Wakers<D> {
             place.waker.wake();
         }
     }
-
-    fn keys(&self) -> usize {
-        self.0.lock().lists.len()
-    }
 }
 
 impl<D: Copy, const K: usize> Place<'_, D, K> {
@@ -153,7 +149,7 @@ impl Peer for Wakers<()> {
     }
 
     fn remaining(&self) -> usize {
-        self.keys()
+        self.0.lock().lists.len()
     }
 }
 
@@ -182,7 +178,7 @@ impl Peer for Wakers<Instant> {
     }
 
     fn remaining(&self) -> usize {
-        self.keys()
+        self.0.lock().lists.len()
     }
 }
 

@@ -109,12 +109,10 @@ impl DelayedOperation for Request {
     }
 
     fn on_complete(self, outcome: Outcome) {
-        let ending = if outcome == Outcome::Completed {
-            Ending::Completed
-        } else {
-            Ending::Expired
-        };
-        self.end(ending);
+        match outcome {
+            Outcome::Completed => self.end(Ending::Completed),
+            _ => self.end(Ending::Expired),
+        }
     }
 }
 

@@ -94,6 +94,14 @@ impl Observed {
         }
     }
 
+    /// Parks an operation that is not ready.
+    fn park(&self, required: u64, key: u64, timeout: Duration) -> Result<()> {
+        let cell = self.done;
+        self.purgatory
+            .try_complete_else_watch(Op { cell, required }, &[key], timeout)?;
+        Ok(())
+    }
+
     /// Parks operations, each under a random key, and completes each at once.
     fn park_and_complete(&self, operations: u64) -> Result<()> {
         let first = self.done.load(Relaxed) + 1;
@@ -101,12 +109,10 @@ impl Observed {
         let mut completed = 0;
         for required in first..first + operations {
             // Park it while its condition is false, then make that true and signal the key.
-            let key = [keys.u64(..KEYS)];
-            let cell = self.done;
-            self.purgatory
-                .try_complete_else_watch(Op { cell, required }, &key, TIMEOUT)?;
+            let key = keys.u64(..KEYS);
+            self.park(required, key, TIMEOUT)?;
             self.done.store(required, Relaxed);
-            completed += self.purgatory.check_and_complete(&key[0]) as u64;
+            completed += self.purgatory.check_and_complete(&key) as u64;
         }
         ensure!(completed == operations, "{completed} were completed");
         Ok(())
@@ -188,14 +194,7 @@ pub(in crate::rows) fn publish(id: &'static str, run: &mut Run<'_>) -> Result<()
 
     // Parked operations are walked.
     for number in 0..count {
-        let operation = Op {
-            cell: observed.done,
-            required: u64::MAX,
-        };
-        let key = [number % KEYS];
-        observed
-            .purgatory
-            .try_complete_else_watch(operation, &key, HOUR)?;
+        observed.park(u64::MAX, number % KEYS, HOUR)?;
     }
     add("1m-parked", took_ms(|| observed.publish()));
 
