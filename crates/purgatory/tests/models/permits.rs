@@ -2,7 +2,7 @@
 //! several keys, and those without keys, which are also used up and refilled. Each step is made on
 //! both sides, and its result compared; then all counts. Futures are polled at random, so permits
 //! are handed over, lost and returned that no task has taken.
-//! `TEST_EFFORT` sets the number of steps: 20 000 without it, four million in CI. `MODEL_SEED` changes
+//! `TEST_EFFORT` sets the number of steps: 5000 without it, a million in CI. `MODEL_SEED` changes
 //! them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -29,7 +29,7 @@ use self::reference::{Counts, Reference, State};
 use crate::acting::{poll, run_cases, task};
 
 /// Without `TEST_EFFORT`.
-const STEPS: u64 = 20_000;
+const STEPS: u64 = 5_000;
 const STEPS_A_CASE: u64 = 300;
 const WEIGHT_MAX: u64 = 5;
 /// Too heavy for each limit, unless that is 0.
