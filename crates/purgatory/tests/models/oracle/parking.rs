@@ -58,12 +58,12 @@ impl Reference {
             self.finish(nested, number, outcome);
             return Returned::Ended;
         }
-        if let Some(limit) = self.setup.max_parked.filter(|&max| self.places >= max) {
-            return self.refused(number, WaitError::Full { limit });
-        }
         // Closed by its check.
         if self.known.closed {
             return self.refused(number, WaitError::Closed);
+        }
+        if let Some(limit) = self.setup.max_parked.filter(|&max| self.places >= max) {
+            return self.refused(number, WaitError::Full { limit });
         }
         let again = before != self.versions && self.is_checked_again(number, &before);
         self.places += 1;

@@ -59,6 +59,8 @@ pub(super) struct Reference {
     queue: VecDeque<Report>,
     pub(super) log: Vec<Saw>,
     max: Option<usize>,
+    /// Of what has expired, those that have not begun.
+    callbacks_queued: usize,
     keys_max: usize,
     stats: Stats,
 }
@@ -270,7 +272,8 @@ impl Reference {
 
     /// Returns the refusal of a wait, if there is no place for it.
     fn full(&mut self) -> Option<WaitError> {
-        let limit = self.max.filter(|&max| self.waiting() >= max)?;
+        let taken = self.waiting() + self.callbacks_queued;
+        let limit = self.max.filter(|&max| taken >= max)?;
         self.stats.refused_full += 1;
         Some(WaitError::Full { limit })
     }
@@ -589,7 +592,8 @@ impl Reference {
         ReachResult::Reached(())
     }
 
-    /// Time passes. All that expire at a tick are over before the first is reported.
+    /// Time passes. All that expire at a tick are over before the first is reported. A callback takes
+    /// a place until it begins.
     fn pass(&mut self, ms: u64) {
         for _ in 0..ms {
             self.now_ms += 1;
@@ -604,7 +608,14 @@ impl Reference {
                     due.extend(self.end_alone(part, &Outcome::Expired));
                 }
             }
-            for report in due {
+            let called = |report: &Report| {
+                let wait = self.parts[report.0].wait;
+                self.waits[wait].plan.kind == Kind::Callback
+            };
+            let called: Vec<bool> = due.iter().map(called).collect();
+            self.callbacks_queued = called.iter().filter(|&&called| called).count();
+            for (report, called) in due.into_iter().zip(called) {
+                self.callbacks_queued -= usize::from(called);
                 self.in_call(|reference, _| reference.report(report));
             }
         }
