@@ -152,7 +152,8 @@ pub enum WaitError {
     },
     /// The key was [closed](crate::Watermarks::close): its value changes no more.
     KeyClosed,
-    /// The group was never [set](crate::ReplicaSets::set), or was removed.
+    /// The group was never [set](crate::ReplicaSets::set), or was removed; or its set is with the leader
+    /// that this process [follows](crate::ReplicaSets::follow).
     NoGroup,
     /// The member is not in the replica set.
     NoMember,

@@ -82,7 +82,8 @@ where
     ///
     /// # Errors
     /// [`Behind`](WaitError::Behind), and by how much, below the watermark or the start of the
-    /// epoch; [`IsMember`](WaitError::IsMember).
+    /// epoch; [`IsMember`](WaitError::IsMember); [`NoGroup`](WaitError::NoGroup), too, in an epoch that
+    /// another process [leads](ReplicaSets::follow).
     pub fn join(&self, member: M, value: V) -> Result<usize, WaitError> {
         let value = rank(value);
         let mut member = Some(member); // a refused one is dropped unlocked

@@ -247,8 +247,9 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
 
     /// Begins an epoch that another process leads, which this one follows: the waits of the last epoch
     /// are told so ([`EpochOver`](CancelReason::EpochOver)), and calls that name that are refused. The
-    /// watermark stays. Nobody joins until this process leads an epoch itself ([`set`](Self::set)).
-    /// Returns how many waits this ended. O(n) under the lock for n waits.
+    /// watermark stays. The set is with the leader: here nobody joins, and nobody is missing, until this
+    /// process leads an epoch itself ([`set`](Self::set)). Returns how many waits this ended. O(n) under
+    /// the lock for n waits.
     ///
     /// ```
     /// use std::time::Duration;
@@ -295,15 +296,13 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     /// ```
     ///
     /// # Errors
-    /// [`NoGroup`](WaitError::NoGroup).
+    /// [`NoGroup`](WaitError::NoGroup), also in an epoch that another process [leads](Self::follow).
     pub fn set_rule<Q: ToKey<G> + ?Sized>(
         &self,
         group: &Q,
         rule: Rule,
     ) -> Result<usize, WaitError> {
-        self.change(group, None, |set, watermark| {
-            Ok(set.set_rule(rule, watermark))
-        })
+        self.change(group, None, |set, watermark| set.set_rule(rule, watermark))
     }
 
     /// Changes a set by what it makes of the watermark, and advances that in the same lock hold. In an

@@ -77,11 +77,6 @@ impl Rule {
         Rule { needed, floor: 1 }
     }
 
-    /// Holds the rule to no number of members.
-    fn but_no_floor(self) -> Self {
-        Rule { floor: 0, ..self }
-    }
-
     /// Returns the fewest members with which a value is acknowledged.
     #[inline]
     fn members_min(self) -> usize {
@@ -131,19 +126,20 @@ struct Lag {
 #[derive(Clone, Debug)]
 pub(super) struct Set<M> {
     rule: Rule,
-    /// The leader's log end as the epoch began: a member that joins has no less.
-    start: u64,
+    /// The leader's log end as the epoch began: a member that joins has no less. `None` if another
+    /// process leads: the set is there.
+    start: Option<u64>,
     /// Values up to here are of earlier epochs: they do not count by a rule that counts its own only.
     earlier: u64,
     members: SmallVec<[Member<M>; 4]>,
 }
 
-/// The set of an epoch that another process leads: nobody joins it here, and nothing is missing.
+/// What is here of an epoch that another process leads: nobody joins, and nobody is missing.
 impl<M> Default for Set<M> {
     fn default() -> Self {
         Set {
-            rule: Rule::all().but_no_floor(),
-            start: u64::MAX,
+            rule: Rule::all(),
+            start: None,
             earlier: 0,
             members: SmallVec::new(),
         }
@@ -173,7 +169,7 @@ impl<M: Eq + Clone> Set<M> {
     ) -> Result<Self, WaitError> {
         let mut set = Set::default();
         set.rule = rule;
-        set.start = log_end;
+        set.start = Some(log_end);
         let mut comes_twice = false;
         for (name, value) in members {
             comes_twice |= set.place_of(&name).is_some();
@@ -204,7 +200,7 @@ impl<M: Eq + Clone> Set<M> {
     ) -> Result<Self, WaitError> {
         let place = self.place_of(leader).ok_or(WaitError::NoMember)?;
         let mut next = self.clone();
-        next.start = log_end;
+        next.start = Some(log_end);
         for member in &mut next.members {
             member.value = member.value.min(watermark);
             member.lag = None;
@@ -219,12 +215,13 @@ impl<M: Eq + Clone> Set<M> {
     /// # Errors
     /// [`WaitError::Behind`] if the leader lacks what was acknowledged.
     pub(super) fn begin(&mut self, epoch: u64, watermark: u64) -> Result<u64, WaitError> {
-        if self.start < watermark {
-            let by = watermark - self.start;
+        let start = self.start.ok_or(WaitError::NoGroup)?;
+        if start < watermark {
+            let by = watermark - start;
             return Err(WaitError::Behind { by });
         }
         if epoch > 0 {
-            self.earlier = self.start;
+            self.earlier = start;
         }
         Ok(self.raised(watermark))
     }
@@ -241,6 +238,7 @@ impl<M: Eq + Clone> Set<M> {
     /// Returns why the waits of a set are cancelled that has too few members; `None` if it has
     /// enough.
     pub(super) fn below_floor(&self) -> Option<CancelReason> {
+        self.start?;
         let members = self.members.len();
         let floor = self.rule.members_min();
         (members < floor).then_some(CancelReason::BelowFloor { members, floor })
@@ -328,7 +326,8 @@ impl<M: Eq + Clone> Set<M> {
 
     /// Refuses a member that has less than it needs to come in (Caught up).
     fn check_caught_up(&self, value: u64, watermark: u64) -> Result<(), WaitError> {
-        let needed = watermark.max(self.start);
+        let start = self.start.ok_or(WaitError::NoGroup)?;
+        let needed = watermark.max(start);
         if value < needed && !failpoint!(JoinerNeedsNothing) {
             let by = needed - value;
             return Err(WaitError::Behind { by });
@@ -371,9 +370,10 @@ impl<M: Eq + Clone> Set<M> {
     }
 
     /// Goes on by another rule. Returns the watermark that follows.
-    pub(super) fn set_rule(&mut self, rule: Rule, watermark: u64) -> u64 {
+    pub(super) fn set_rule(&mut self, rule: Rule, watermark: u64) -> Result<u64, WaitError> {
+        self.start.ok_or(WaitError::NoGroup)?;
         self.rule = rule;
-        self.raised(watermark)
+        Ok(self.raised(watermark))
     }
 
     /// Replaces a member by one that is caught up, in one step. `new` is the name of the old one

@@ -385,7 +385,9 @@ fn an_epoch_of_another_leader_refuses_the_last_one() {
     let mut late = led(&sets).wait_for(9, NEVER);
     assert_eq!(ending(&mut late), Some(Err(other)));
     // Nobody joins here, and no member is missing.
-    assert!(sets.in_epoch(&LOG, 2).join(0, 9).is_err());
+    assert_eq!(sets.in_epoch(&LOG, 2).join(0, 9), Err(WaitError::NoGroup));
+    let floor = sets.set_rule(&LOG, Rule::all().floor(2));
+    assert_eq!(floor, Err(WaitError::NoGroup));
     assert_eq!(sets.below_floor(&LOG), None);
     assert_eq!(sets.members(&LOG), []);
     assert_eq!(sets.watermark(&LOG), Some(5));

@@ -9,8 +9,8 @@ pub(super) struct Group {
     epoch: u64,
     watermark: u64,
     rule: Plain,
-    /// The leader's log end as the epoch began.
-    start: u64,
+    /// The leader's log end as the epoch began; `None` if another process leads.
+    start: Option<u64>,
     members: Vec<Has>,
     /// Who was seen to lag, when, and what somebody had then.
     lags: Vec<(u8, u64, u64)>,
@@ -58,7 +58,8 @@ impl Group {
         }
         for value in self.watermark + 1..=self.members.iter().map(|of| of.1).max().unwrap_or(0) {
             let have = self.members.iter().filter(|of| of.1 >= value).count();
-            let counts = self.rule.needed == Some(0) || self.epoch == 0 || value > self.start;
+            let is_new = self.epoch == 0 || self.start.is_some_and(|start| value > start);
+            let counts = self.rule.needed == Some(0) || is_new;
             if have >= needed && counts {
                 self.watermark = value;
             }
@@ -85,6 +86,7 @@ impl Group {
     }
 
     pub(super) fn set_rule(&mut self, rule: Plain) -> Result<(), WaitError> {
+        self.start.ok_or(WaitError::NoGroup)?;
         self.rule = rule;
         Ok(())
     }
@@ -104,7 +106,8 @@ impl Group {
 
     /// Returns an error for a newcomer that is not caught up.
     fn admits(&self, value: u64) -> Result<(), WaitError> {
-        behind(value, self.watermark.max(self.start))
+        let start = self.start.ok_or(WaitError::NoGroup)?;
+        behind(value, self.watermark.max(start))
     }
 
     pub(super) fn join(&mut self, (member, value): Has) -> Result<(), WaitError> {
@@ -165,6 +168,7 @@ impl Reference {
 
     pub(super) fn below_floor(&self) -> Option<CancelReason> {
         let group = self.group.as_ref()?;
+        group.start?;
         let (members, floor) = (group.members.len(), group.members_min());
         (members < floor).then_some(CancelReason::BelowFloor { members, floor })
     }
@@ -296,7 +300,7 @@ impl Reference {
             epoch,
             watermark: self.reached(),
             rule,
-            start: log_end,
+            start: Some(log_end),
             members: members.into_iter().map(has).collect(),
             lags: Vec::new(),
         })
@@ -308,11 +312,8 @@ impl Reference {
         self.enter(Group {
             epoch,
             watermark: self.reached(),
-            rule: Plain {
-                needed: Some(0),
-                floor: 0,
-            },
-            start: u64::MAX,
+            rule: Plain::default(),
+            start: None,
             members: Vec::new(),
             lags: Vec::new(),
         })
@@ -334,7 +335,7 @@ impl Reference {
         }
         behind(end, next.watermark)?;
         next.epoch = epoch;
-        next.start = end;
+        next.start = Some(end);
         next.lags.clear();
         self.enter(next)
     }
