@@ -26,7 +26,7 @@ use crate::{
     waits::Waits,
 };
 
-/// Requests by key.
+/// Requests by key. Inlined, wherever the compiler puts the rows.
 pub(crate) struct Callbacks(Arc<Mutex<Map>>);
 
 #[derive(Default)]
@@ -38,7 +38,6 @@ struct Map {
 }
 
 /// A request, listed under each of its keys.
-#[derive(Clone)]
 struct Parked {
     number: u64,
     request: Request,
@@ -51,16 +50,18 @@ type Ended = SmallVec<[Parked; 1]>;
 
 impl Map {
     /// Takes the requests of a key off its list of which `is_over` is true.
+    #[inline]
     fn take_if(&mut self, key: u64, is_over: impl Fn(&Parked) -> bool) -> Ended {
         let mut ended = Ended::new();
         if let Entry::Occupied(mut list) = self.lists.entry(key) {
-            list.get_mut().retain(|parked| {
-                let over = is_over(parked);
-                if over {
-                    ended.push(parked.clone());
+            let mut at = 0;
+            while let Some(parked) = list.get().get(at) {
+                if is_over(parked) {
+                    ended.push(list.get_mut().remove(at));
+                } else {
+                    at += 1;
                 }
-                !over
-            });
+            }
             if list.get().is_empty() {
                 list.remove();
             }
@@ -69,6 +70,7 @@ impl Map {
     }
 
     /// Takes the requests of a key off all their lists of which `is_over` is true.
+    #[inline]
     fn end_if(&mut self, key: u64, is_over: impl Fn(&Parked) -> bool) -> Ended {
         let ended = self.take_if(key, is_over);
         for parked in &ended {
@@ -97,6 +99,7 @@ impl Peer for Callbacks {
 impl Waits for Callbacks {
     const CALLS_BACK: bool = true;
 
+    #[inline]
     fn park<const K: usize>(&self, keys: [u64; K], limit: Duration, request: Request) -> impl Wait {
         let deadline = Instant::now() + limit;
         let mut map = self.0.lock();
@@ -107,21 +110,22 @@ impl Waits for Callbacks {
             return ready(());
         }
         map.number += 1;
-        let parked = Parked {
-            number: map.number,
-            request,
-            keys: keys.as_slice().into(),
-            deadline,
-        };
+        let number = map.number;
         for (at, key) in keys.iter().enumerate() {
             // A key that is named twice lists it once.
             if !keys[..at].contains(key) {
-                map.lists.entry(*key).or_default().push(parked.clone());
+                map.lists.entry(*key).or_default().push(Parked {
+                    number,
+                    request,
+                    keys: SmallVec::from_slice(&keys),
+                    deadline,
+                });
             }
         }
         ready(())
     }
 
+    #[inline]
     fn signal(&self, key: u64) {
         let ended = self
             .0
