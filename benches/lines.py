@@ -32,7 +32,7 @@ from instructions import ATOMIC, DISASSEMBLED
 PROCESSORS = [1, 2, 4, 16, 64]
 # The kinds of calls, in the order of their marks in `peers --calls`; the first mark ends a call.
 KINDS = ["end", "Other", "Park", "Event", "Advance", "Expect", "Deliver", "Take", "Cancel", "Expire"]
-KINDS += ["ParkThree", "EventThree", "CancelThree"]
+KINDS += ["ParkThree", "EventThree"]
 # Those of the table, each with its name and the number of operations of a call.
 ROWS = [
     ("Park", "park, one key", 1),
@@ -45,7 +45,6 @@ ROWS = [
     ("Expire", "expire, 512 at once", 512),
     ("ParkThree", "park, three keys", 1),
     ("EventThree", "event, three keys", 1),
-    ("CancelThree", "cancel, three keys", 1),
 ]
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent

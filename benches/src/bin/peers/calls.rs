@@ -70,7 +70,6 @@ enum Kind {
     /// With three keys; the event is of any of them.
     ParkThree,
     EventThree,
-    CancelThree,
 }
 
 /// An operation of 8 bytes.
@@ -131,7 +130,6 @@ struct World {
     events: Purgatory<u64, Op>,
     /// On a timer with a thread, as servers have, which is idle.
     three: Purgatory<u64, Op>,
-    three_parked: VecDeque<OperationId>,
     cancels: Purgatory<u64, Op>,
     advances: Watermarks<u64>,
     replies: Replies<u64, u64>,
@@ -151,7 +149,6 @@ impl World {
         Ok(World {
             events: purgatory(&still).build()?,
             three: Purgatory::builder("lines").shards(128).build()?,
-            three_parked: VecDeque::with_capacity(2 * PARKED),
             cancels: purgatory(&still).build()?,
             advances: Watermarks::builder("lines")
                 .timer(&still)
@@ -205,27 +202,16 @@ impl World {
         self.reply(number, oldest, calls)
     }
 
-    /// Parks one under three keys, and completes the oldest by an event or cancels it.
-    fn three_keys(&mut self, number: u64, oldest: Option<u64>, calls: &mut Calls) -> Result<()> {
+    /// Parks one under three keys, and completes the oldest by an event of one of them.
+    fn three_keys(&self, number: u64, oldest: Option<u64>, calls: &mut Calls) -> Result<()> {
         let keys = three_keys(number);
-        let id = calls.park(Kind::ParkThree, &self.three, number, &keys, DAY)?;
-        self.three_parked.push_back(id);
+        calls.park(Kind::ParkThree, &self.three, number, &keys, DAY)?;
         let Some(oldest) = oldest else {
             return Ok(());
         };
-        let id = self.three_parked.pop_front().context("the oldest")?;
-        let oldest_key = oldest % KEYS;
-        if oldest % 2 == 0 {
-            calls.make(Kind::CancelThree, oldest_key, || {
-                self.three.cancel(id, "over")
-            });
-            return Ok(());
-        }
-
-        // Each of its keys has its turn.
         BENCH.ready.store(oldest, Relaxed);
-        let signalled = three_keys(oldest)[(oldest / 2 % 3) as usize];
-        let completed = calls.make(Kind::EventThree, oldest_key, || {
+        let signalled = three_keys(oldest)[(oldest % 3) as usize]; // each has its turn
+        let completed = calls.make(Kind::EventThree, oldest % KEYS, || {
             self.three.check_and_complete(&signalled)
         });
         ensure!(completed == 1, "the event completed {completed}");

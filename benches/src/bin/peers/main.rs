@@ -5,9 +5,9 @@
 //! `--quick` for figures to quote, on a quiet machine.
 //!
 //! Less is better everywhere. Each measure is printed with its spread as soon as it is made; the
-//! medians follow at the end, as the Markdown tables of `docs/BENCHMARKS.md`. Every loop counts how its timers and requests ended, and a wrong
-//! count ends the run. Rows of bytes and allocations want `--features count-allocations`, whose
-//! allocator costs every row.
+//! medians follow at the end, as the Markdown tables of `docs/BENCHMARKS.md`. Every loop counts how
+//! its timers and requests ended, and a wrong count ends the run. Rows of bytes and allocations want
+//! `--features count-allocations`, whose allocator costs every row.
 //!
 //! `benches/instructions.py` counts the instructions of an operation with `--operations`, and
 //! `benches/lines.py` the cache lines of a call with `--calls`. With `--features tracing` the

@@ -32,9 +32,10 @@ use super::arena::HOUR;
 use crate::{contender::contenders, results::OURS, rows::row::Run};
 
 /// The number that names no request.
-const NONE: u32 = u32::MAX;
+const NONE: u32 = 0;
 
 /// What the requests wait for, and counts of their ends. It has cache lines of its own.
+#[derive(Default)]
 #[repr(align(128))]
 struct Owner {
     /// The request that the next check finds ready.
@@ -47,6 +48,7 @@ struct Owner {
 #[derive(Clone, Copy)]
 struct Request {
     owner: &'static Owner,
+    /// Its place among all, counted from 1.
     number: u32,
 }
 
@@ -272,11 +274,7 @@ impl<H: Holds> Member<H> {
             parked: Vec::new(),
             holds: H::start()?,
             work,
-            owner: Box::leak(Box::new(Owner {
-                ready: AtomicU32::new(NONE),
-                completed: AtomicU64::new(0),
-                given_up: AtomicU64::new(0),
-            })),
+            owner: Box::leak(Box::default()),
             random: Rng::with_seed(0),
         };
         for number in 0..work.parked {
@@ -302,7 +300,7 @@ impl<H: Holds> Member<H> {
         let keys = std::array::from_fn(|_| self.random.u32(0..key_count));
         let request = Request {
             owner: self.owner,
-            number: number as u32,
+            number: number as u32 + 1,
         };
         let id = self.holds.park(request, &keys[..self.work.keys])?;
         Ok(Parked { id, keys })
@@ -314,7 +312,7 @@ impl<H: Holds> Member<H> {
         let due = owner.completed.load(Ordering::Acquire) + 1;
         let parked = &self.parked[number];
         if self.work.by_event {
-            owner.ready.store(number as u32, Ordering::Release);
+            owner.ready.store(number as u32 + 1, Ordering::Release);
             let key = parked.keys[self.random.usize(0..self.work.keys)];
             self.holds.signal(key);
         } else {
