@@ -235,9 +235,17 @@ pub(crate) struct TimerInner {
     /// The wakers of sleeps; made when the first sleep is. Threads that make and drop sleeps do not
     /// write to the same memory.
     wakers: OnceLock<Shares<TaskTimer<Waker>>>,
-    /// Reads what is published, once it was: a binary that never publishes has nothing of it.
+    /// Set by the first publish: a binary that never publishes has nothing of it.
     #[cfg(feature = "metrics")]
-    samples: OnceLock<fn(&TimerInner) -> Vec<Sample>>,
+    publishing: OnceLock<Publishing>,
+}
+
+/// What a timer that was published needs as it ends.
+#[cfg(feature = "metrics")]
+#[derive(Clone, Copy, Debug)]
+struct Publishing {
+    read: fn(&TimerInner) -> Vec<Sample>,
+    publish: fn(&TimerInner),
 }
 
 /// Wakers on wheels, for the sleeps of some threads.
@@ -251,7 +259,7 @@ impl TimerInner {
             tasks: OnceLock::new(),
             wakers: OnceLock::new(),
             #[cfg(feature = "metrics")]
-            samples: OnceLock::new(),
+            publishing: OnceLock::new(),
         })
     }
 
@@ -287,9 +295,11 @@ impl TimerInner {
 impl TimerInner {
     /// Publishes the timer, without the owners of wheels on it.
     pub(super) fn publish(&self) {
-        let read = *self
-            .samples
-            .get_or_init(|| |timer| timer_samples(timer.stats()));
+        let read = |timer: &TimerInner| timer_samples(timer.stats());
+        self.publishing.get_or_init(|| Publishing {
+            read,
+            publish: TimerInner::publish,
+        });
         let name = SourceName {
             label: "timer",
             name: self.driver.config.name.as_str().into(),
@@ -303,13 +313,13 @@ impl TimerInner {
 #[cfg(feature = "metrics")]
 impl Drop for TimerInner {
     fn drop(&mut self) {
-        if let Some(read) = self.samples.get() {
+        if let Some(Publishing { read, publish }) = self.publishing.get() {
             self.driver.published.withdraw(&|| read(self));
             // A handle that was made as this one went may have published meanwhile. It does so again,
             // and withdraws in its turn. A drop must not panic.
             let handles = self.driver.handles.lock().upgrade();
             if let Some(Ok(next)) = handles.map(Arc::downcast::<TimerInner>) {
-                let _ = contain(|| next.publish());
+                let _ = contain(|| publish(&next));
             }
         }
     }
