@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
+use async_nats::ServerAddr;
 use clap::Parser;
 use example_support::{between, number};
 
@@ -36,7 +37,7 @@ pub struct Args {
 
     /// NATS server to share events over, with JetStream [default: events stay in this process]
     #[arg(long, value_name = "URL")]
-    pub nats: Option<String>,
+    pub nats: Option<ServerAddr>,
 
     /// Longest `wait` a request may ask for
     #[arg(long, value_name = "DURATION", default_value = "60s")]
@@ -83,6 +84,11 @@ mod tests {
             ("--shutdown-within=0s", ""),
             ("--shutdown-within=-1s", "from 0s to 1h"),
             ("--shutdown-within=61m", "from 0s to 1h"),
+            ("--nats=nats://name:secret@127.0.0.1", ""),
+            (
+                "--nats=http://127.0.0.1",
+                "invalid scheme for NATS server URL: http",
+            ),
             ("--listen=8080", "IP:PORT"),
             ("--metrics-addr=127.0.0.1:65536", "IP:PORT"),
             ("--unknown", "unexpected argument"),

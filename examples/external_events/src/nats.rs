@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use async_nats::jetstream::consumer::{Consumer, DeliverPolicy, pull::OrderedConfig};
 use async_nats::jetstream::context::{CreateStreamError, CreateStreamErrorKind};
 use async_nats::jetstream::{self, ErrorCode, stream, stream::Stream};
-use async_nats::{ConnectOptions, Event, connection::State};
+use async_nats::{ConnectOptions, Event, ServerAddr, connection::State};
 use example_support::say;
 use futures_util::StreamExt;
 use tokio::sync::{oneshot, watch};
@@ -51,7 +51,7 @@ impl Nats {
     ///
     /// # Errors
     /// When the server cannot be reached, has no JetStream, or does not send the stream.
-    pub async fn start(url: &str, orders: &Orders, orders_max: usize) -> Result<Nats> {
+    pub async fn start(server: &ServerAddr, orders: &Orders, orders_max: usize) -> Result<Nats> {
         // Each new connection is counted, so that the follower notices it.
         let (connected, connections) = watch::channel(0);
         let retry_after = |attempts: usize| {
@@ -69,9 +69,11 @@ impl Nats {
             .ping_interval(PING)
             .reconnect_delay_callback(retry_after)
             .event_callback(on_event);
-        let client = options.connect(url).await;
-        let client =
-            client.with_context(|| format!("cannot connect to the NATS server at {url}"))?;
+        // Its URL may have a password.
+        let (host, port) = (server.host(), server.port());
+        let client = options.connect(server).await;
+        let client = client
+            .with_context(|| format!("cannot connect to the NATS server at {host}:{port}"))?;
         let mut jetstream = jetstream::new(client);
         jetstream.set_timeout(ANSWER);
         let nats = Nats {

@@ -8,6 +8,7 @@ use std::sync::{
 };
 use std::time::Duration;
 
+use async_nats::ServerAddr;
 use external_events_example::nats::Nats;
 use external_events_example::orders::{News, Orders, Seen, Since};
 use purgatory::Purgatory;
@@ -93,14 +94,14 @@ fn consumer() -> Value {
 async fn serve(
     answer: impl FnMut(&str) -> Option<Value> + Send + 'static,
     asked: mpsc::UnboundedSender<String>,
-) -> String {
+) -> ServerAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = listener.local_addr().unwrap().to_string();
+    let server = listener.local_addr().unwrap().to_string().parse();
     tokio::spawn(async move {
         let (connection, _) = listener.accept().await.unwrap();
         play_server(connection, answer, asked).await;
     });
-    url
+    server.unwrap()
 }
 
 /// Starts a gateway's follower on a server that answers so. Returns the subjects of its questions
@@ -109,9 +110,9 @@ async fn start(
     answer: impl FnMut(&str) -> Option<Value> + Send + 'static,
 ) -> Result<Vec<String>, anyhow::Error> {
     let (asked, mut questions) = mpsc::unbounded_channel();
-    let url = serve(answer, asked).await;
+    let server = serve(answer, asked).await;
     let orders = Orders::new(Purgatory::new("orders").unwrap(), 100);
-    let starting = Nats::start(&url, &orders, 100);
+    let starting = Nats::start(&server, &orders, 100);
     let has_stream = async {
         let mut subjects = Vec::new();
         while let Some(subject) = questions.recv().await {
@@ -157,9 +158,9 @@ async fn stream_made_anew_by_a_server_that_lives_is_noticed() {
         _ if subject.starts_with("$JS.API.CONSUMER.CREATE") => Some(consumer()),
         _ => None,
     };
-    let url = serve(answer, mpsc::unbounded_channel().0).await;
+    let server = serve(answer, mpsc::unbounded_channel().0).await;
     let orders = Orders::new(Purgatory::new("orders").unwrap(), 100);
-    Nats::start(&url, &orders, 100).await.unwrap();
+    Nats::start(&server, &orders, 100).await.unwrap();
 
     let epoch = orders.epoch();
     let seen = Seen { epoch, version: 7 };
@@ -196,5 +197,17 @@ async fn server_that_makes_no_stream_is_an_error() {
     assert!(
         error.contains("cannot get or make stream ORDERS"),
         "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_password_in_the_servers_url_is_not_printed() {
+    let server = "nats://name:secret@127.0.0.1:1".parse().unwrap(); // where nobody listens
+    let orders = Orders::new(Purgatory::new("orders").unwrap(), 100);
+    let refused = Nats::start(&server, &orders, 100).await.err().unwrap();
+    let told = format!("{refused:#}");
+    assert!(
+        told.contains("127.0.0.1:1") && !told.contains("secret"),
+        "{told}"
     );
 }
