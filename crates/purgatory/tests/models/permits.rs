@@ -136,6 +136,7 @@ impl<K: WatchKey + Ord + Debug> Model<K> {
             49..52 => self.resize(),
             52 => self.cancel(),
             53 => self.reschedule(),
+            56 => self.use_up(),
             64.. => self.refill(),
             54 if self.random.u8(..4) == 0 => {
                 let error = WaitError::Cancelled(CancelReason::Requested("all".into()));
@@ -160,6 +161,11 @@ impl<K: WatchKey + Ord + Debug> Model<K> {
             0 => HEAVIER, // it is told the limit
             _ => self.random.u64(..=WEIGHT_MAX),
         };
+        self.ask(key, weight);
+    }
+
+    /// A request comes, of permits or of a lease.
+    fn ask(&mut self, key: usize, weight: u64) {
         let timeout_ms = [0, 1, 2, 5, 20, 20, 1000][self.random.usize(..7)];
         let timeout = timeout_ms as u32 * MS;
         let number = self.reference.all.len();
@@ -245,6 +251,24 @@ impl<K: WatchKey + Ord + Debug> Model<K> {
                     drop(guard);
                     self.reference.drop_one(number);
                 }
+            }
+        }
+    }
+
+    /// All that is taken returns or is used up, with more taken than there are at first: a request of
+    /// weight 0 waits for that.
+    fn use_up(&mut self) {
+        if self.unkeyed.is_some() {
+            let limit = self.random.u64(..=WEIGHT_MAX);
+            self.permits.resize(limit);
+            self.reference.resize(limit);
+            self.ask(0, 0);
+            for _ in 0..self.futures.len() {
+                self.poll();
+            }
+            while !self.guards.is_empty() {
+                self.drop_guard();
+                self.compare();
             }
         }
     }
