@@ -56,6 +56,8 @@ pub(crate) struct Tally {
     acknowledged: Vec<u64>,
     /// The epochs that began later than the first: where each leader's log ended.
     starts: Vec<u64>,
+    /// The last epoch that has begun, or is about to.
+    last_epoch: u64,
     /// The followers that are not in the in-sync set.
     out: [bool; FOLLOWERS],
     /// The number of records that were taken back, and the sum of their offsets.
@@ -79,6 +81,7 @@ impl Default for Tally {
             lateness: empty,
             acknowledged: Vec::new(),
             starts: Vec::new(),
+            last_epoch: 0,
             out: [false; FOLLOWERS],
             taken_back: 0,
             taken_back_offsets: 0,
@@ -154,7 +157,10 @@ impl Audit {
                 tally.counts.expired += 1;
                 tally.lateness += nanos(waited.saturating_sub(timeout));
             }
-            Answer::LeaderChanged => tally.counts.cancelled += 1,
+            Answer::LeaderChanged => {
+                tally.counts.cancelled += 1;
+                self.report(NO_CHANGE, u64::from(epoch >= tally.last_epoch), place);
+            }
             Answer::Cancelled => {
                 tally.counts.cancelled += 1;
                 self.report(CANCELLED, 1, place);
@@ -190,6 +196,11 @@ impl Audit {
             )
         };
         self.report(MISSING, tally.acknowledged().saturating_sub(end), case);
+    }
+
+    /// Notes that the leader is going to change: from now on its produces may be told so.
+    pub(crate) fn leader_changes(&self, partition: &Partition) {
+        self.tally(partition).lock().last_epoch += 1;
     }
 
     /// Notes a change of the leader. The new one's log must have all that was acknowledged before.
@@ -340,6 +351,7 @@ pub(crate) const LOST: Fault = "acknowledged records missing from a later leader
 pub(crate) const LOGS_DIFFER: Fault = "followers' logs that are not the leader's";
 pub(crate) const REFUSED: Fault = "operations refused by the purgatory";
 pub(crate) const CANCELLED: Fault = "operations cancelled without an interrupt";
+pub(crate) const NO_CHANGE: Fault = "operations that were told of a new leader, and none came";
 pub(crate) const STILL_PARKED: Fault = "operations still parked long after the last deadline";
 pub(crate) const PANICKED: Fault = "producers that panicked";
 

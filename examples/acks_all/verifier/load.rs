@@ -300,6 +300,8 @@ impl<'a> Follower<'a> {
     fn take_over(&mut self) {
         let mut taken_back = 0;
         for partition in &self.stage.partitions {
+            // Before any produce is told so.
+            self.stage.audit.leader_changes(partition);
             let change = self.stage.acks.change_leader(partition);
             self.stage.audit.leader_changed(partition, &change);
             taken_back += change.taken_back;

@@ -208,6 +208,7 @@ fn changed(answers: [&Answer; 3], after_change: bool) -> Vec<(&'static str, u64)
             stage.audit.record(partition, answer, end, 50 * MS, 7);
         }
     };
+    stage.audit.leader_changes(partition);
     if !after_change {
         answer();
     }
@@ -248,6 +249,7 @@ fn record_that_a_follower_has_of_another_leader_is_found() {
     }
     partition.followers[NEXT_LEADER].append(&[record(0)]);
     partition.followers[1].append(&[record(0), record(1)]);
+    stage.audit.leader_changes(partition);
     let change = partition.change_leader(|_| ());
     stage.audit.leader_changed(partition, &change);
     // The last leader follows, and has the new one's record.
@@ -310,6 +312,7 @@ fn wrong_answers_are_found_and_counted() {
         ([1, 1], &[(&TimedOut, 2, 50 * MS)], &[ANOTHERS]),
         ([1, 1], &[early], &[EARLY]),
         ([1, 1], &[(&Answer::Cancelled, 1, MS)], &[CANCELLED]),
+        ([1, 1], &[(&Answer::LeaderChanged, 1, MS)], &[NO_CHANGE]),
     ] {
         let found = wrong(1, parts, None, answers);
         let found: Vec<_> = found.iter().map(|it| (it.fault, it.count)).collect();
@@ -352,7 +355,7 @@ fn differing_logs_are_found() {
     // All records are answered; what differs is in the logs.
     let last = RECORDS - 1;
     let all: Vec<_> = (1..=RECORDS)
-        .map(|offset| (&Answer::LeaderChanged, offset, MS))
+        .map(|offset| (&Answer::TimedOut, offset, 50 * MS))
         .collect();
     for parts in [[RECORDS; 2], [RECORDS, RECORDS - 3], [0, 1]] {
         assert!(wrong(RECORDS, parts, None, &all).is_empty());
