@@ -42,10 +42,12 @@ impl Partition {
         match led.report(&replica, offset) {
             Err(WaitError::NoMember) => match led.join(replica, offset) {
                 Err(WaitError::Behind { .. }) => Ok(0), // it goes on catching up
+                Err(WaitError::IsMember) => Ok(0),      // by a fetch that came meanwhile
                 joined => joined,
             },
-            // It has lost what it had: it holds the others up until it leaves.
-            Err(WaitError::Behind { .. }) => led.leave(&replica),
+            // This fetch comes late, or it has lost what it had. It holds the others up until its next
+            // one, or until it is taken out.
+            Err(WaitError::Behind { .. }) => Ok(0),
             reported => reported,
         }
     }
@@ -68,8 +70,11 @@ impl Partition {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    use purgatory::timer_core::ManualTimer;
+
+    let timer = ManualTimer::new(); // in a program: none, and `ReplicaSets::new`
     let orders = Partition {
-        logs: ReplicaSets::new("orders-0")?,
+        logs: ReplicaSets::on(&timer, "orders-0")?,
     };
     orders.lead(1, &[("leader", 0), ("a", 0), ("b", 0)], 0)?;
     let [first, second] = [1, 2].map(|offset| orders.produce(1, offset));
@@ -77,8 +82,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     orders.fetched(1, "a", 2)?;
     assert_eq!(orders.fetched(1, "b", 1)?, 1);
     assert_eq!(first.wait_blocking(), Ok(1));
-    // "b" has lost its disk: the others suffice, and it comes back once it has all.
-    assert_eq!(orders.fetched(1, "b", 0)?, 1);
+    // "b" has lost its disk: it is taken out, the others suffice, and it comes back once it has all.
+    assert_eq!(orders.fetched(1, "b", 0)?, 0);
+    assert_eq!(orders.shrink(1)?, 0);
+    timer.advance(LAG_MAX);
+    assert_eq!(orders.shrink(1)?, 1);
     assert_eq!(second.wait_blocking(), Ok(2));
     assert_eq!(orders.fetched(1, "b", 1)?, 0);
     assert_eq!(orders.logs.members(&()).len(), 2);

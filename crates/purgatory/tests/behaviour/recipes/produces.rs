@@ -90,6 +90,31 @@ fn a_fetch_of_the_last_leader_acknowledges_nothing() {
     assert_eq!(over(&mut produce), Ok(100));
 }
 
+/// A fetch of "b" is processed behind a later one, as of a connection that was lost.
+#[test]
+fn a_fetch_that_comes_late_takes_nobody_out() {
+    let (_timer, orders) = partition();
+    let in_sync = || orders.logs.members(&()).len();
+    for replica in ["leader", "a", "b"] {
+        orders.fetched(1, replica, 5).unwrap();
+    }
+    assert_eq!(orders.logs.watermark(&()), Some(5));
+    assert_eq!((orders.fetched(1, "b", 3), in_sync()), (Ok(0), 3));
+    let mut produce = orders.produce(1, 6);
+    for replica in ["leader", "a"] {
+        assert_eq!(orders.fetched(1, replica, 6), Ok(0));
+    }
+    assert!(poll(&mut produce).is_pending(), "b may lack it");
+    assert_eq!(orders.fetched(1, "b", 6), Ok(1));
+    assert_eq!(over(&mut produce), Ok(6));
+    // So is one from before it joined.
+    assert_eq!(orders.logs.in_epoch(&(), 1).leave(&"b"), Ok(0));
+    for (offset, then_in_sync) in [(5, 2), (6, 3), (5, 3)] {
+        let fetched = orders.fetched(1, "b", offset);
+        assert_eq!((fetched, in_sync()), (Ok(0), then_in_sync), "{offset}");
+    }
+}
+
 /// A look, or a fetch, of the last leader takes no replica out of the next one's set.
 #[test]
 fn a_leader_that_was_replaced_takes_nobody_out() {
