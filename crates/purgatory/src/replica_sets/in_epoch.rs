@@ -42,7 +42,8 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
 
 /// A group of [`ReplicaSets`]. Each call returns
 /// [`OtherEpoch`](WaitError::OtherEpoch) in another epoch, and [`NoGroup`](WaitError::NoGroup)
-/// without a set.
+/// without a set. That is with the leader in an epoch that another process
+/// [leads](ReplicaSets::follow): only waits are here.
 impl<G, M, V, Q> InEpoch<'_, ReplicaSets<G, M, V>, Q>
 where
     G: WatchKey,
@@ -82,8 +83,7 @@ where
     ///
     /// # Errors
     /// [`Behind`](WaitError::Behind), and by how much, below the watermark or the start of the
-    /// epoch; [`IsMember`](WaitError::IsMember); [`NoGroup`](WaitError::NoGroup), too, in an epoch that
-    /// another process [leads](ReplicaSets::follow).
+    /// epoch; [`IsMember`](WaitError::IsMember).
     pub fn join(&self, member: M, value: V) -> Result<usize, WaitError> {
         let value = rank(value);
         let mut member = Some(member); // a refused one is dropped unlocked

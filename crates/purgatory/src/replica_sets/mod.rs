@@ -80,7 +80,7 @@ pub struct ReplicaSets<G: WatchKey, M: Send + 'static, V: WatermarkValue = u64> 
     values: PhantomData<fn() -> V>,
 }
 
-/// The set of a group lies beside its watermark. A group without one has only waits.
+/// The set of a group lies beside its watermark. A group without one has no epoch, and so no waits.
 impl<M: Send + 'static> Beside for Box<Set<M>> {
     const IS_BEGUN: bool = false;
 }
@@ -215,7 +215,8 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     /// ```
     ///
     /// # Errors
-    /// - [`NoGroup`](WaitError::NoGroup) without a set,
+    /// - [`NoGroup`](WaitError::NoGroup) without a set, also in an epoch that another process
+    ///   [leads](Self::follow),
     /// - [`NoMember`](WaitError::NoMember) if the leader is not in it,
     /// - [`OtherEpoch`](WaitError::OtherEpoch) unless the epoch is above the group's,
     /// - [`Behind`](WaitError::Behind) if `log_end` is below the watermark: this leader lacks what

@@ -191,14 +191,14 @@ impl<M: Eq + Clone> Set<M> {
     /// reported above that may be of another log.
     ///
     /// # Errors
-    /// [`WaitError::NoMember`] if the leader is not in it.
+    /// [`WaitError::NoMember`] if the leader is not in it; [`WaitError::NoGroup`] if another process leads.
     pub(super) fn led_by(
         &self,
         leader: &M,
         log_end: u64,
         watermark: u64,
     ) -> Result<Self, WaitError> {
-        let place = self.place_of(leader).ok_or(WaitError::NoMember)?;
+        let place = self.place_of(leader).ok_or_else(|| self.not_here())?;
         let mut next = self.clone();
         next.start = Some(log_end);
         for member in &mut next.members {
@@ -233,6 +233,15 @@ impl<M: Eq + Clone> Set<M> {
 
     fn has(&self, name: Option<&M>) -> bool {
         name.is_some_and(|name| self.place_of(name).is_some())
+    }
+
+    /// Returns why a member that is not here is no member.
+    #[cold]
+    fn not_here(&self) -> WaitError {
+        match self.start {
+            Some(_) => WaitError::NoMember,
+            None => WaitError::NoGroup,
+        }
     }
 
     /// Returns why the waits of a set are cancelled that has too few members; `None` if it has
@@ -289,7 +298,7 @@ impl<M: Eq + Clone> Set<M> {
     ) -> Result<u64, WaitError> {
         let is_it = |member: &&mut Member<M>| member.name == *name;
         let Some(member) = self.members.iter_mut().find(is_it) else {
-            return Err(WaitError::NoMember);
+            return Err(self.not_here());
         };
         let before = mem::replace(&mut member.value, value);
         if value < before || member.lag.is_some_and(|lag| lag.behind <= value) {
@@ -363,7 +372,7 @@ impl<M: Eq + Clone> Set<M> {
         gone: &mut Option<M>,
         watermark: u64,
     ) -> Result<u64, WaitError> {
-        let place = self.place_of(name).ok_or(WaitError::NoMember)?;
+        let place = self.place_of(name).ok_or_else(|| self.not_here())?;
         *gone = Some(self.members.remove(place).name);
         self.see_who_caught_up();
         Ok(self.raised(watermark))
@@ -385,7 +394,7 @@ impl<M: Eq + Clone> Set<M> {
         value: u64,
         watermark: u64,
     ) -> Result<u64, WaitError> {
-        let place = self.place_of(old).ok_or(WaitError::NoMember)?;
+        let place = self.place_of(old).ok_or_else(|| self.not_here())?;
         if new.as_ref() != Some(old) && self.has(new.as_ref()) {
             return Err(WaitError::IsMember);
         }

@@ -384,10 +384,18 @@ fn an_epoch_of_another_leader_refuses_the_last_one() {
     assert_eq!(led(&sets).leave(&0), Err(other.clone()));
     let mut late = led(&sets).wait_for(9, NEVER);
     assert_eq!(ending(&mut late), Some(Err(other)));
-    // Nobody joins here, and no member is missing.
-    assert_eq!(sets.in_epoch(&LOG, 2).join(0, 9), Err(WaitError::NoGroup));
-    let floor = sets.set_rule(&LOG, Rule::all().floor(2));
-    assert_eq!(floor, Err(WaitError::NoGroup));
+    // The set is with the other leader: here it is none, and no member is missing.
+    let here = sets.in_epoch(&LOG, 2);
+    for refused in [
+        here.report(&0, 9),
+        here.join(0, 9),
+        here.leave(&0),
+        here.replace(&0, 1, 9),
+        sets.set_rule(&LOG, Rule::all().floor(2)),
+        sets.begin_epoch(&LOG, 3, &0, 9),
+    ] {
+        assert_eq!(refused, Err(WaitError::NoGroup));
+    }
     assert_eq!(sets.below_floor(&LOG), None);
     assert_eq!(sets.members(&LOG), []);
     assert_eq!(sets.watermark(&LOG), Some(5));

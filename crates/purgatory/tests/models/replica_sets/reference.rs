@@ -44,6 +44,13 @@ impl Group {
         self.members.iter().any(|&(name, _)| name == member)
     }
 
+    fn not_here(&self) -> WaitError {
+        match self.start {
+            Some(_) => WaitError::NoMember,
+            None => WaitError::NoGroup,
+        }
+    }
+
     /// Returns the highest value that enough members have reported; by a rule that is not for all,
     /// one of this epoch.
     fn raise(&mut self) {
@@ -93,7 +100,7 @@ impl Group {
 
     pub(super) fn report(&mut self, (member, value): Has) -> Result<(), WaitError> {
         let Some(of) = self.members.iter_mut().find(|of| of.0 == member) else {
-            return Err(WaitError::NoMember);
+            return Err(self.not_here());
         };
         let before = std::mem::replace(&mut of.1, value);
         self.forget_who_caught_up();
@@ -121,7 +128,7 @@ impl Group {
 
     pub(super) fn leave(&mut self, member: u8) -> Result<(), WaitError> {
         if !self.has(member) {
-            return Err(WaitError::NoMember);
+            return Err(self.not_here());
         }
         self.members.retain(|&(name, _)| name != member);
         self.forget(member);
@@ -131,7 +138,7 @@ impl Group {
 
     pub(super) fn replace(&mut self, old: u8, (new, value): Has) -> Result<(), WaitError> {
         if !self.has(old) {
-            return Err(WaitError::NoMember);
+            return Err(self.not_here());
         }
         if new != old && self.has(new) {
             return Err(WaitError::IsMember);
@@ -324,7 +331,7 @@ impl Reference {
         self.check_new(epoch)?;
         let mut next = self.group.clone().ok_or(WaitError::NoGroup)?;
         if !next.has(leader) {
-            return Err(WaitError::NoMember);
+            return Err(next.not_here());
         }
         for of in &mut next.members {
             of.1 = if of.0 == leader {
