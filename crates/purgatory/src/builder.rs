@@ -97,9 +97,9 @@ impl<F: Form> Builder<F> {
     /// An operation frees its place just before its callback runs, or before its future is ready.
     /// When one event ends several operations, their first callbacks may therefore find the
     /// purgatory still full. An executor that falls behind leads to refusals, not to memory use. (A
-    /// wait of another form frees its place as it ends, and a callback that it leaves to the executor
-    /// takes one until it begins: while that is queued, a wait may come in beyond the limit.) With a
-    /// limit, all threads share a counter.
+    /// wait of another form frees its place as it ends, and a callback that is queued, behind a call or
+    /// for the executor, takes one until it begins: before that a wait may have come in beyond the
+    /// limit.) With a limit, all threads share a counter.
     ///
     /// ```
     /// use std::time::Duration;

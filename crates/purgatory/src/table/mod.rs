@@ -29,8 +29,8 @@
 //!   leaves the records in the same lock hold: by the engine that answers it, by [`Engine::leave`]
 //!   if the table ends it.
 //! - **Place**: a wait returns its place among `max_parked` in that lock hold, too. The
-//!   [shard] does it as it counts the end, on each way out. A callback that is queued for the executor
-//!   takes one until it begins.
+//!   [shard] does it as it counts the end, on each way out. A callback that is queued, behind a call or
+//!   for the executor, takes one until it begins.
 //! - **After**: wakers, callbacks, keys and untaken answers are the user's. They go into an
 //!   [`Ended`], which is finished with nothing locked; a panic there is contained and counted.
 
@@ -332,8 +332,7 @@ impl Common {
         Some(WaitError::Full { limit })
     }
 
-    /// Takes a place for a callback that the executor is late with, also if there is none: its wait had
-    /// one.
+    /// Takes a place for a callback that is queued, also if there is none: its wait had one.
     pub(crate) fn take_callbacks_place(&self) {
         if let Some(max_parked) = &self.max_parked {
             max_parked.acquire_beyond();

@@ -152,11 +152,27 @@ impl<E: Engine> Table<E> {
     #[inline(always)]
     pub(crate) fn finish(self: &Arc<Self>, call: &Call<'_>, ended: Ended<E>) {
         if call.is_nested() {
-            let table = self.clone();
-            enqueue(move || table.finish_now(ended));
+            self.finish_later(ended);
         } else {
             self.finish_now(ended);
         }
+    }
+
+    /// Leaves a wait that has ended to the outermost call. A callback takes a place until it begins:
+    /// that call may leave it to the executor.
+    #[inline(never)]
+    fn finish_later(self: &Arc<Self>, ended: Ended<E>) {
+        let table = self.clone();
+        let is_called_back = E::is_called_back(&ended.left);
+        if is_called_back {
+            table.common.take_callbacks_place();
+        }
+        enqueue(move || {
+            if is_called_back {
+                table.common.return_place();
+            }
+            table.finish_now(ended);
+        });
     }
 
     #[inline(always)]

@@ -177,6 +177,27 @@ fn late_callbacks_take_places() {
     values.park(&1, 2, MS, drop).unwrap();
 }
 
+/// One call runs 1024 that are queued behind it, and leaves the others to the executor.
+#[test]
+fn callbacks_that_a_call_leaves_to_the_executor_take_places() {
+    const MAX: usize = 2000;
+    let later = Later::default();
+    let (_timer, _, values) =
+        watermarks_with::<u32>(|builder| builder.executor(later.clone()).max_parked(MAX));
+    let inside = values.clone();
+    let advances = move |_| _ = inside.advance(&2, 1);
+    values.park(&1, 1, NEVER, advances).unwrap();
+    for _ in 1..MAX {
+        values.park(&2, 1, NEVER, drop).unwrap();
+    }
+    values.advance(&1, 1).unwrap();
+    assert_eq!(later.len(), 1);
+    let come = std::iter::from_fn(|| values.park(&2, 2, NEVER, drop).ok());
+    assert_eq!(come.count(), 1 + 1024, "they have begun");
+    later.run();
+    assert!(values.park(&2, 2, NEVER, drop).is_ok());
+}
+
 /// Operations with many keys leave the executor to other jobs in between.
 #[test]
 fn a_job_releases_a_bounded_number_of_watches() {

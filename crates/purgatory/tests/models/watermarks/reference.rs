@@ -59,7 +59,7 @@ pub(super) struct Reference {
     queue: VecDeque<Report>,
     pub(super) log: Vec<Saw>,
     max: Option<usize>,
-    /// Of what has expired, those that have not begun.
+    /// Those that have not begun.
     callbacks_queued: usize,
     keys_max: usize,
     stats: Stats,
@@ -291,6 +291,7 @@ impl Reference {
                     let part = reference.parts.len();
                     reference.add_part(number, member, 0, Wants::Value(0));
                     reference.parts[part].is_waiting = false;
+                    reference.callbacks_queued += 1;
                     reference.queue.push_back((part, outcome, 0));
                 } else {
                     reference.call_back(number, outcome);
@@ -430,6 +431,7 @@ impl Reference {
         let returned = call(self, nested);
         if !nested {
             while let Some(report) = self.queue.pop_front() {
+                self.callbacks_queued -= usize::from(self.is_called_back(&report));
                 self.report(report);
             }
             self.inside = false;
@@ -437,10 +439,16 @@ impl Reference {
         returned
     }
 
-    /// Reports ends, in order.
+    fn is_called_back(&self, report: &Report) -> bool {
+        let wait = self.parts[report.0].wait;
+        self.waits[wait].plan.kind == Kind::Callback
+    }
+
+    /// Reports ends, in order. A callback that is queued takes a place until it begins.
     fn report_all(&mut self, nested: bool, reports: Vec<Report>) {
         for report in reports {
             if nested {
+                self.callbacks_queued += usize::from(self.is_called_back(&report));
                 self.queue.push_back(report);
             } else {
                 self.report(report);
@@ -608,11 +616,7 @@ impl Reference {
                     due.extend(self.end_alone(part, &Outcome::Expired));
                 }
             }
-            let called = |report: &Report| {
-                let wait = self.parts[report.0].wait;
-                self.waits[wait].plan.kind == Kind::Callback
-            };
-            let called: Vec<bool> = due.iter().map(called).collect();
+            let called: Vec<bool> = due.iter().map(|it| self.is_called_back(it)).collect();
             self.callbacks_queued = called.iter().filter(|&&called| called).count();
             for (report, called) in due.into_iter().zip(called) {
                 self.callbacks_queued -= usize::from(called);
