@@ -376,13 +376,13 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
 
 /// Looking.
 impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets<G, M, V> {
-    /// Returns the watermark of the group: what is acknowledged. `None` without a set. O(1).
+    /// Returns the watermark of the group: what is acknowledged. `None` before its first epoch. O(1).
     pub fn watermark<Q: KeyRef<G> + ?Sized>(&self, group: &Q) -> Option<V> {
         let watermark = self.handle.table.look(group, |mark| mark.value());
         watermark.map(V::from_rank)
     }
 
-    /// Returns the epoch of the group; `None` without a set. O(1).
+    /// Returns the epoch of the group; `None` before the first. O(1).
     pub fn epoch<Q: KeyRef<G> + ?Sized>(&self, group: &Q) -> Option<u64> {
         self.handle.table.look(group, |mark| mark.epoch())
     }
