@@ -733,3 +733,32 @@ fn a_handle_that_comes_as_the_last_goes_is_published() {
         assert_told(&recorder, &format!("{pending}0\n"));
     });
 }
+
+/// That of the handle before is under way.
+#[test]
+fn counts_of_a_handle_that_goes_in_a_withdrawal_are_published() {
+    let recorder = recorder();
+    let at_count: Act = Arc::default();
+    let builder = SystemTimer::builder().name("renewed twice");
+    let timer = builder
+        .executor(ActsAsCounted(at_count.clone()))
+        .build()
+        .unwrap();
+    let waits: Purgatory<u32> = Purgatory::on(&timer, "waits").unwrap();
+    metrics::with_local_recorder(&recorder, || {
+        timer.publish();
+        let inside = waits.clone();
+        let act = move || {
+            let timer = inside.timer();
+            let task = timer.schedule(MINUTE, || ()).unwrap();
+            assert!(timer.cancel(task));
+            timer.publish();
+        };
+        *at_count.lock().unwrap() = Some(Box::new(act));
+        drop(timer);
+        assert_told(
+            &recorder,
+            "timer_cancelled_total{timer=\"renewed twice\"} 1\n",
+        );
+    });
+}

@@ -291,6 +291,8 @@ struct State {
     is_publishing: bool,
     /// Set as the source ends: nothing is published then, unless it [goes on](Published::resume).
     is_withdrawn: bool,
+    /// Set as the source ends while a call has the series, which then publishes what came last.
+    ends_meanwhile: bool,
     /// Set for good by the first call that publishes in detail.
     is_in_detail: bool,
 }
@@ -365,7 +367,10 @@ impl HandsOver for Part {
     }
 
     fn withdraw(&self, read: Read<'_>) {
-        self.0.lock().is_withdrawn = true;
+        let mut state = self.0.lock();
+        state.is_withdrawn = true;
+        state.ends_meanwhile = state.is_publishing;
+        drop(state);
         self.withdraw_if_ended(read);
     }
 
@@ -404,6 +409,7 @@ impl Part {
             return;
         }
         state.is_publishing = true;
+        state.ends_meanwhile = false;
         drop(state);
         // 2. The present state of the counters; the gauges go.
         let samples = read();
@@ -420,6 +426,12 @@ impl Part {
         let mut state = self.0.lock();
         state.series = all;
         state.is_publishing = false;
+        let ends_meanwhile = state.ends_meanwhile;
+        drop(state);
+        // 3. Again, if it has gone on and ended meanwhile.
+        if ends_meanwhile {
+            self.withdraw_if_ended(read);
+        }
     }
 }
 
