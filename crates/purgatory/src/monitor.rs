@@ -295,7 +295,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
         let (result, keys) = self.shared.change("Monitor::update_keys called", change);
         let table = &self.shared.purgatory.handle.table;
         table.signal_several(&keys);
-        table.drop_keys(keys);
+        table.drop_given(keys);
         result
     }
 

@@ -118,6 +118,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
+    /// Drops keys that were given for a signal, inside the outermost call on this thread: one may signal
+    /// the next.
+    pub(crate) fn drop_given(self: &Arc<Self>, keys: Vec<K>) {
+        if needs_drop::<K>() {
+            self.frame
+                .enter()
+                .in_turn(self, |core| core.drop_keys(keys));
+        }
+    }
+
     /// Releases secondary watches, the last first, `max` at most; returns how many. Keys without
     /// waiters go to `emptied_key`, with nothing locked.
     #[inline(never)]

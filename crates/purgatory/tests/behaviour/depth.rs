@@ -516,6 +516,26 @@ fn keys_that_cancel_or_take_the_next_operation_need_no_stack() {
     });
 }
 
+/// Has a monitor signal a key that does so with the next one as it goes.
+fn signal_by(monitor: &Monitor<Key, ()>, number: usize) {
+    let inside = monitor.clone();
+    let holds = Arc::new(OnDrop::new(move || {
+        if number < DEEP {
+            signal_by(&inside, number + 1);
+        }
+    }));
+    monitor.update_keys(|()| ((), vec![Key { number, holds }]));
+}
+
+#[test]
+fn keys_that_signal_the_next_by_a_monitor_need_no_stack() {
+    on_a_small_stack(|| {
+        let monitor = Monitor::on(&ManualTimer::new(), "deep", ()).unwrap();
+        signal_by(&monitor, 0);
+        assert_eq!(monitor.purgatory().stats().events, DEEP as u64 + 1);
+    });
+}
+
 /// A value that nobody waits for delivers the next one as it goes.
 #[test]
 fn values_that_are_delivered_to_nobody_need_no_stack() {
