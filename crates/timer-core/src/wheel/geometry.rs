@@ -184,9 +184,10 @@ impl Geometry {
         }
     }
 
-    /// Returns the last tick that has a place; only a shifted wheel has any beyond it.
+    /// Returns the last tick that has a place. A timer's wheels have some beyond it, whatever their
+    /// phase: at `u64::MAX` lies what is never due.
     pub(super) fn last_tick(&self) -> u64 {
-        u64::MAX - self.phase
+        u64::MAX - self.phase.max(u64::from(self.ring > self.size))
     }
 
     /// Returns the ticks of a bucket of `level`.

@@ -144,15 +144,15 @@ impl<T> TimingWheel<T> {
     }
 
     /// Makes an empty wheel as the shards of a timer have it; its present is the tick `start`. It
-    /// differs from a [`new`](Self::new) one in three ways, the first two also with a phase of 0:
+    /// differs from a [`new`](Self::new) one in four ways, all but the third also with a phase of 0:
     ///
     /// - Each level has twice as many slots as `size` says, so that it overlaps the level above.
     /// - A coarse bucket is handed down early: from a quarter of its span before it expires, within
     ///   the part of the budget that due tasks leave. [`next_due`](Self::next_due) and
     ///   [`Scheduled::due`] return the tick at which that begins.
     /// - Its coarse buckets begin `phase` ticks earlier. Give each of several wheels another phase,
-    ///   and their cascades do not fall on one tick. The last `phase` ticks of `u64` mean "never"
-    ///   to such a wheel.
+    ///   and their cascades do not fall on one tick.
+    /// - The last `phase` ticks of `u64`, and at least the last one, mean "never" to it.
     pub fn with_phase(size: WheelSize, start: u64, phase: u64) -> Self {
         TimingWheel::on(Geometry::new(size, 2, phase), start)
     }

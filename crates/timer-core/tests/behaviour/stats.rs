@@ -27,6 +27,24 @@ fn tasks_are_counted_from_start_to_end() {
     assert_eq!(timer.stats().cancelled, 1);
 }
 
+/// Whatever the phase of the shard on which it lies.
+#[test]
+fn what_is_never_due_is_neither_pending_nor_cancelled() {
+    for timer in [
+        ManualTimer::new().into(),
+        Timer::from(system_timer(|builder| builder.shards(4))),
+    ] {
+        for _ in 0..8 {
+            let on = timer.clone(); // each thread has its shard
+            let schedule = move || on.schedule(Duration::MAX, || ()).unwrap();
+            let never = thread::spawn(schedule).join().unwrap();
+            assert_eq!((counts(&timer.stats()), timer.len()), ([0; 4], 1));
+            assert!(timer.is_pending(never) && timer.cancel(never));
+            assert_eq!((counts(&timer.stats()), timer.len()), ([0; 4], 0));
+        }
+    }
+}
+
 #[test]
 fn a_system_timer_counts_its_rounds() {
     let timer = SystemTimer::builder().name("rounds").build().unwrap();

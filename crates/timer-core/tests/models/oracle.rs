@@ -119,6 +119,7 @@ impl Model {
             ..setup
         };
         let phase = u64::from(setup.phase);
+        let last_tick = u64::MAX - phase.max(u64::from(setup.early));
         let wheel = match setup.early {
             true => TimingWheel::with_phase(size, start, phase),
             false => TimingWheel::new(size, start),
@@ -127,7 +128,7 @@ impl Model {
             setup,
             bounds,
             slots: slots as u128,
-            last_tick: u64::MAX - phase,
+            last_tick,
             wheel,
             kept: BTreeMap::new(),
             due: BTreeSet::new(),
