@@ -201,8 +201,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Leaves the callback of an operation to the executor.
-    fn call_back_on_executor(self: &Arc<Self>, ended: Ended<K, O>) {
+    /// Leaves the callback of an operation to the executor. Until it begins it has a place, also that
+    /// of an operation that has ended at once, which had none.
+    fn call_back_on_executor(self: &Arc<Self>, mut ended: Ended<K, O>) {
+        if !ended.to_release.has_place {
+            self.common.take_callbacks_place();
+            ended.to_release.has_place = true;
+        }
         let queued_ns = self.frame.callbacks_queued(1);
         let core = self.clone();
         self.frame.executor.execute(Job::new(move || {

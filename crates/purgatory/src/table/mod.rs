@@ -332,7 +332,8 @@ impl Common {
         Some(WaitError::Full { limit })
     }
 
-    /// Takes a place for a callback that is queued, also if there is none: its wait had one.
+    /// Takes a place for a callback that is queued, also if there is none: its wait had one, or has
+    /// ended at once.
     pub(crate) fn take_callbacks_place(&self) {
         if let Some(max_parked) = &self.max_parked {
             max_parked.acquire_beyond();

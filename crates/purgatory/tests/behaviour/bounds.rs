@@ -198,6 +198,37 @@ fn callbacks_that_a_call_leaves_to_the_executor_take_places() {
     assert!(values.park(&2, 2, NEVER, drop).is_ok());
 }
 
+/// So does the callback of an operation that has ended at once, if the executor has it.
+#[test]
+fn late_callbacks_of_what_ended_at_once_take_places() {
+    let (timer, later) = (ManualTimer::new(), Later::default());
+    let builder = Purgatory::<u32>::builder("few").timer(&timer).max_parked(2);
+    let waits = builder.executor(later.clone()).build().unwrap();
+    let builder = Purgatory::<u32>::builder("all").timer(&timer).max_parked(2);
+    let builder = builder.executor(later.clone()).callbacks_on_executor();
+    let all = builder.build().unwrap();
+    let true_now = || when(|| true, drop);
+    for _ in 0..3 {
+        let over = waits.try_complete_else_watch(never(), &[1], Duration::ZERO);
+        assert_eq!(over.unwrap(), None);
+        let over = waits.try_complete_else_watch(true_now(), &[1], MS); // called back here
+        assert_eq!(over.unwrap(), None);
+        let over = all.try_complete_else_watch(true_now(), &[1], MS);
+        assert_eq!(over.unwrap(), None);
+    }
+    let full = WaitError::Full { limit: 2 };
+    for purgatory in [&waits, &all] {
+        assert_eq!(purgatory.stats().callbacks_waiting, 3);
+        assert_eq!(refused(purgatory, never(), &[1]).0, full);
+    }
+    later.run();
+    for purgatory in [&waits, &all] {
+        purgatory.park(never(), &[1], MS);
+        purgatory.park(never(), &[1], MS);
+        assert_eq!(refused(purgatory, never(), &[1]).0, full);
+    }
+}
+
 /// Operations with many keys leave the executor to other jobs in between.
 #[test]
 fn a_job_releases_a_bounded_number_of_watches() {

@@ -31,6 +31,9 @@ impl Reference {
     /// Expired operations are called back on the executor; with that setting, all are.
     pub fn finish(&mut self, nested: bool, number: usize, outcome: Outcome) {
         if self.setup.all_on_executor || outcome == Outcome::Expired {
+            // One that has ended at once takes a place now.
+            let had_place = std::mem::replace(&mut self.at(number).has_place, true);
+            self.places += usize::from(!had_place);
             self.tell_elsewhere(vec![number], outcome);
         } else {
             self.tell_here(nested, number, outcome);
