@@ -301,8 +301,9 @@ impl<T> DelayQueue<T> {
     /// Yields the next value whose time has come; `None` when the queue is empty.
     ///
     /// When nothing is due the context's waker is called once something is, also if that is
-    /// inserted later, or once all values were taken out otherwise. It is called for an insertion
-    /// into an empty queue, too: an owner that has more to do may poll that whenever it is awake.
+    /// inserted later, or once all values were taken out otherwise. So it is after `None`, once a
+    /// value that was inserted since is due: an owner that has more to do may poll an empty queue
+    /// whenever it is awake.
     /// As with every poll function only the latest waker counts, and it may be called without need.
     ///
     /// A poll does a bounded amount of work. One that hands 64 values down to a finer level, and
@@ -339,7 +340,7 @@ impl<T> DelayQueue<T> {
             let slept = Pin::new(&mut self.sleep).poll(context);
             let is_empty = self.wheel.is_empty();
             match slept {
-                // Registered, also when the queue is empty: the next insertion wakes the owner.
+                // Registered, also when the queue is empty: the owner is woken for what is inserted.
                 Poll::Pending if is_empty => return Poll::Ready(None),
                 Poll::Pending => {
                     self.is_awaited = true;
@@ -368,8 +369,8 @@ impl<T> DelayQueue<T> {
 
     /// Returns the time until the queue has work: a value is due, or values are handed down to a
     /// finer level; zero when it has some now, and `None` when the queue is empty. So no value is
-    /// due before. With a [grace](Self::grace) it is at most its bound, and during a period the
-    /// rest of that. O(1); reads the clock.
+    /// due before. With a [grace](Self::grace) it is at most its bound, rounded up to a tick, and
+    /// during a period the rest of that. O(1); reads the clock.
     pub fn next_due_in(&mut self) -> Option<Duration> {
         if self.wheel.is_empty() {
             return None;

@@ -28,9 +28,9 @@ use crate::{
 /// timer. It schedules, sleeps and ends as every [`Timer`] does, to which it derefs.
 ///
 /// Due tasks run inline, on the advancing thread, tick by tick. Overdue ones run by deadline, and
-/// those of one deadline in the order in which they were scheduled. Owners of wheels come one after
-/// the other, in the order in which they were attached: the timer's tasks are the first, its sleeps
-/// are attached when the first one is made.
+/// those of one deadline in the order in which they were scheduled first: one that was rescheduled
+/// keeps its place in that. Owners of wheels come one after the other, in the order in which they were
+/// attached: the timer's tasks are the first, its sleeps are attached when the first one is made.
 ///
 /// A sleep that is registered while another thread advances beyond its time is woken by the next
 /// [`advance`](Self::advance). While a task runs the clock shows its tick, so a task that it

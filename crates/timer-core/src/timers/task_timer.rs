@@ -43,7 +43,8 @@ const BUDGET: usize = 256;
 /// It is like [`Timer::schedule`](crate::Timer::schedule), without a box for each task, and a
 /// pending task can be [reached](Self::with). A handle: clones are the same timer. Made by
 /// [`Timer::with_handler`](crate::Timer::with_handler). When the last handle is dropped, pending
-/// tasks are dropped unrun.
+/// tasks are dropped unrun. After the timer's own [shutdown](crate::Timer::shutdown) they never run,
+/// and lie here to be taken back: by [`shutdown`](Self::shutdown) or [`cancel`](Self::cancel).
 ///
 /// ```
 /// use std::{sync::mpsc, time::Duration};
