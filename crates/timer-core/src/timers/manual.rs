@@ -145,8 +145,10 @@ impl ManualTimer {
 
     /// Returns the time until any wheel has work: a task is due, or tasks are handed down to a
     /// finer level. `None` when nothing is pending, or only at the end of time, and after shutdown.
-    /// An event loop sleeps for this long at most, then calls [`advance`](Self::advance). O(owners
-    /// of wheels); each wheel that was locked since the last call is locked for a moment.
+    /// An event loop sleeps for this long at most, then calls [`advance`](Self::advance). It counts
+    /// from this timer's clock, so what the loop has worked since the last advance is to be
+    /// subtracted, or makes tasks late. O(owners of wheels); each wheel that was locked since the last
+    /// call is locked for a moment.
     ///
     /// ```
     /// use std::time::Duration;
