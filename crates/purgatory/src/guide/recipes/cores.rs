@@ -1,10 +1,11 @@
 // A purgatory for each core: one thread parks, checks, expires and calls back. Other threads send
 // it messages.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
 use std::time::Duration;
 
-use purgatory::timer_core::{BuildError, ManualTimer};
+use purgatory::timer_core::{BuildError, Clock, ManualTimer, SystemClock};
 use purgatory::{BoxedOperation, CancelReason, DelayedOperation, Outcome, Purgatory};
 
 /// The most messages of one round, so that requests expire under load, too.
@@ -34,22 +35,49 @@ impl Core {
         Ok((outbox, core))
     }
 
-    /// One round of the core's loop, `passed` after the last. Returns the time until the next
-    /// deadline; zero if messages are left.
-    pub fn run_once(&self, passed: Duration) -> Option<Duration> {
-        self.timer.advance(passed); // requests whose time is up expire here
-        for _ in 0..MESSAGES_MAX {
-            let Ok((key, message)) = self.inbox.try_recv() else {
-                return self.timer.next_due_in();
+    /// The core's loop. It ends when all senders are gone, and so all messages handled. What waits
+    /// then is cancelled: nobody is left who could complete it.
+    pub fn run(self) {
+        let clock = SystemClock::new();
+        let now = || Duration::from_nanos(clock.now_ns());
+        let mut advanced_at = now();
+        let mut sleep = Duration::MAX;
+        loop {
+            let first = match self.inbox.recv_timeout(sleep) {
+                Err(RecvTimeoutError::Disconnected) => break,
+                first => first.ok(),
             };
+            let passed = now() - advanced_at;
+            let next_due = self.run_once(passed, first);
+            advanced_at += passed;
+            // It counts from the advance, and the round has taken some of it.
+            sleep = match next_due {
+                Some(next_due) => (advanced_at + next_due).saturating_sub(now()),
+                None => Duration::MAX,
+            };
+        }
+        self.waits.shutdown(Duration::ZERO);
+    }
+
+    /// One round, `passed` after the last: handles this message, then those that have come. Returns
+    /// the time from its begin until the next deadline; zero if messages may be left.
+    pub fn run_once(&self, passed: Duration, first: Option<(u64, Message)>) -> Option<Duration> {
+        self.timer.advance(passed); // requests whose time is up expire here
+        let mut handled = 0;
+        let messages = first.into_iter().chain(self.inbox.try_iter());
+        for (key, message) in messages.take(MESSAGES_MAX) {
             match message {
                 Message::Request(timeout, request) => self.park(key, request, timeout),
                 Message::Event => {
                     self.waits.check_and_complete(&key);
                 }
             }
+            handled += 1;
         }
-        Some(Duration::ZERO)
+        if handled == MESSAGES_MAX {
+            return Some(Duration::ZERO);
+        }
+        self.timer.next_due_in()
     }
 
     /// Each request is answered: a refused one here.
@@ -65,10 +93,12 @@ impl Core {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (outbox, core) = Core::new()?;
+    let core = thread::spawn(move || core.run());
     let (client, answers) = channel();
     let request = purgatory::when(|| true, move |outcome| client.send(outcome).unwrap());
     outbox.send((7, Message::Request(Duration::from_secs(30), request)))?; // on any thread
-    core.run_once(Duration::ZERO);
-    assert_eq!(answers.recv()?, purgatory::Outcome::Completed);
+    assert_eq!(answers.recv()?, Outcome::Completed);
+    drop(outbox);
+    core.join().unwrap();
     Ok(())
 }

@@ -188,15 +188,15 @@ fn messages_are_handled_in_order_by_the_core() {
         ask(1);
         ask(2);
     });
-    assert!(core.run_once(MS) <= Some(SECOND)); // or until a bucket is handed down
+    assert!(core.run_once(MS, None) <= Some(SECOND)); // or until a bucket is handed down
     ready.store(true, SeqCst);
-    assert_eq!(core.run_once(SECOND - MS), Some(MS));
+    assert_eq!(core.run_once(SECOND - MS, None), Some(MS));
     assert!(answers.try_recv().is_err()); // ready, and no event yet
     send(1, Message::Event);
     send(1, Message::Event); // twice
-    core.run_once(Duration::ZERO);
+    core.run_once(Duration::ZERO, None);
     reported(&answers, &[(1, Completed)]);
-    assert_eq!(core.run_once(MS), None);
+    assert_eq!(core.run_once(MS, None), None);
     reported(&answers, &[(2, Expired)]);
     nothing_is_left(&core.waits);
 }
@@ -218,10 +218,10 @@ fn requests_expire_while_messages_keep_coming() {
     let request = when(|| false, move |outcome| client.send(outcome).unwrap());
     outbox.send((1, Message::Request(SECOND, request))).unwrap();
     ask_again(&outbox, 5000);
-    assert_eq!(core.run_once(MS), Some(Duration::ZERO)); // messages are left
-    core.run_once(SECOND);
+    assert_eq!(core.run_once(MS, None), Some(Duration::ZERO)); // messages are left
+    core.run_once(SECOND, None);
     reported(&answers, &[Expired]);
-    while core.run_once(MS).is_some() {}
+    while core.run_once(MS, None).is_some() {}
     nothing_is_left(&core.waits);
 }
 
@@ -236,7 +236,32 @@ fn requests_refused_by_a_core_are_answered() {
         let request = Message::Request(SECOND, when(|| false, answer));
         outbox.send((key, request)).unwrap();
     }
-    core.run_once(MS);
+    core.run_once(MS, None);
     let closed = || "cancelled: the purgatory was shut down".to_owned();
     reported(&answers, &[(1, closed()), (2, closed())]);
+}
+
+/// Each request is answered: in time, as its time is up, or as the senders are gone.
+#[test]
+fn core_sleeps_until_messages_and_deadlines_and_ends_with_its_senders() {
+    let (outbox, core) = Core::new().unwrap();
+    let core = thread::spawn(move || core.run());
+    let (client, answers) = mpsc::channel();
+    let ready = Arc::<AtomicBool>::default();
+    for (key, timeout) in [(1, 3600 * SECOND), (2, MS), (3, 3600 * SECOND)] {
+        let (seen, client) = (ready.clone(), client.clone());
+        let answer = move |outcome| client.send((key, outcome)).unwrap();
+        let request = when(move || key == 1 && seen.load(SeqCst), answer);
+        outbox
+            .send((key, Message::Request(timeout, request)))
+            .unwrap();
+    }
+    assert_eq!(answers.recv(), Ok((2, Expired)));
+    ready.store(true, SeqCst);
+    outbox.send((1, Message::Event)).unwrap();
+    assert_eq!(answers.recv(), Ok((1, Completed)));
+    drop(outbox);
+    core.join().unwrap();
+    let cancelled = Outcome::Cancelled(CancelReason::Shutdown);
+    reported(&answers, &[(3, cancelled)]);
 }
