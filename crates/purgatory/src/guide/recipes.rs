@@ -13,6 +13,7 @@ macro_rules! programs {
 
 programs! {
     acks_all, "recipes/acks_all.rs";
+    alter_partition, "recipes/alter_partition.rs";
     connection, "recipes/connection.rs";
     connection_pool, "recipes/connection_pool.rs";
     cores, "recipes/cores.rs";

@@ -10,6 +10,7 @@
 )]
 mod guide {
     pub mod acks_all;
+    pub mod alter_partition;
     pub mod connection;
     pub mod connection_pool;
     pub mod cores;
@@ -29,6 +30,7 @@ mod guide {
     pub mod stored_poll;
 }
 
+mod controllers;
 mod one_at_a_time;
 mod polls;
 mod pools;

@@ -1,0 +1,237 @@
+//! A controller keeps the in-sync set: proposals and answers that are lost, late, refused or come
+//! twice. After each, what counts is all that the controller may have.
+
+use super::{
+    guide::alter_partition::{InSync, Leader, Replica},
+    *,
+};
+
+const LAG_MAX: Duration = Duration::from_secs(10);
+
+fn in_sync<const N: usize>(version: u64, replicas: [Replica; N]) -> InSync {
+    InSync {
+        leader_epoch: 1,
+        version,
+        replicas: replicas.into(),
+    }
+}
+
+/// The leader of epoch 1, and the controller. All replicas have the first 10 records.
+struct Cluster {
+    timer: ManualTimer,
+    leader: Leader,
+    controller: InSync,
+}
+
+impl Cluster {
+    fn new<const N: usize>(replicas: [Replica; N]) -> Self {
+        let timer = ManualTimer::new();
+        let logs = ReplicaSets::on(&timer, "test").unwrap();
+        let controller = in_sync(0, replicas);
+        let leader = Leader::lead(logs, "leader", 10, controller.clone()).unwrap();
+        for replica in replicas {
+            leader.fetched(replica, 10).unwrap();
+        }
+        Cluster {
+            timer,
+            leader,
+            controller,
+        }
+    }
+
+    #[track_caller]
+    fn proposed(&self) -> InSync {
+        self.leader.proposal().expect("another set")
+    }
+
+    fn counted(&self) -> Vec<Replica> {
+        let members = self.leader.logs.members(&());
+        let mut counted: Vec<_> = members.iter().map(|of| of.0).collect();
+        counted.sort_unstable();
+        counted
+    }
+
+    /// A record is appended, and these replicas have it.
+    fn append<const N: usize>(&self, end: u64, replicas: [Replica; N]) -> WaitFuture<u64> {
+        let produce = self.leader.logs.in_epoch(&(), 1).wait_for(end, NEVER);
+        for replica in replicas {
+            self.leader.fetched(replica, end).unwrap();
+        }
+        produce
+    }
+
+    /// These replicas alone fetch for as long as the others may lag.
+    fn lag_out<const N: usize>(&self, end: u64, replicas: [Replica; N]) {
+        for replica in replicas {
+            self.leader.fetched(replica, end).unwrap();
+        }
+        self.leader.proposal();
+        self.timer.advance(LAG_MAX);
+    }
+}
+
+#[test]
+fn joiner_counts_though_no_answer_comes() {
+    let mut cluster = Cluster::new(["leader", "a"]);
+    assert_eq!(cluster.leader.fetched("b", 9), Ok(0));
+    assert_eq!(cluster.leader.proposal(), None, "it is behind");
+    assert_eq!(cluster.leader.fetched("b", 10), Ok(0));
+    let proposed = cluster.proposed();
+    assert_eq!(proposed, in_sync(0, ["leader", "a", "b"]));
+    cluster.controller.alter(proposed.clone()); // its answer is lost
+
+    let mut produce = cluster.append(11, ["leader", "a"]);
+    assert!(poll(&mut produce).is_pending(), "b may lead next");
+    assert_eq!(cluster.proposed(), proposed, "once more");
+    let answer = cluster.controller.alter(proposed);
+    assert_eq!(cluster.leader.confirmed(answer), Ok(0));
+    assert!(poll(&mut produce).is_pending());
+    assert_eq!(cluster.leader.fetched("b", 11), Ok(1));
+    assert_eq!(over(&mut produce), Ok(11));
+    assert_eq!(cluster.leader.proposal(), None);
+    nothing_waits(&cluster.leader.logs.waits());
+}
+
+#[test]
+fn laggard_counts_until_it_is_confirmed_out() {
+    let mut cluster = Cluster::new(["leader", "a", "b"]);
+    let mut produce = cluster.append(11, ["leader", "a"]);
+    cluster.lag_out(11, ["leader", "a"]);
+    let proposed = cluster.proposed();
+    assert_eq!(proposed, in_sync(0, ["leader", "a"]));
+    assert!(poll(&mut produce).is_pending(), "b may lead next");
+    let answer = cluster.controller.alter(proposed);
+    assert_eq!(cluster.leader.confirmed(answer), Ok(1));
+    assert_eq!(over(&mut produce), Ok(11));
+    assert_eq!(cluster.leader.proposal(), None);
+
+    // Back again.
+    assert_eq!(cluster.leader.fetched("b", 11), Ok(0));
+    assert_eq!(cluster.proposed(), in_sync(1, ["leader", "a", "b"]));
+}
+
+/// The answer that let "a" in comes again while "b" is on its way in.
+#[test]
+fn answer_that_comes_twice_takes_nobody_out() {
+    let mut cluster = Cluster::new(["leader"]);
+    cluster.leader.fetched("a", 10).unwrap();
+    let answer = cluster.controller.alter(cluster.proposed());
+    cluster.leader.confirmed(answer.clone()).unwrap();
+    cluster.leader.fetched("b", 10).unwrap();
+    let proposed = cluster.proposed();
+    assert_eq!(cluster.leader.confirmed(answer), Ok(0));
+    assert_eq!(cluster.counted(), ["a", "b", "leader"]);
+    let answer = cluster.controller.alter(proposed);
+    cluster.leader.confirmed(answer).unwrap();
+    assert_eq!(cluster.counted(), ["a", "b", "leader"]);
+}
+
+/// "a" leaves and comes back. The answer by which it had left comes last.
+#[test]
+fn answer_of_an_older_version_takes_nobody_out() {
+    let mut cluster = Cluster::new(["leader", "a", "b"]);
+    drop(cluster.append(11, ["leader", "b"]));
+    cluster.lag_out(11, ["leader", "b"]);
+    let without = cluster.controller.alter(cluster.proposed());
+    cluster.leader.confirmed(without.clone()).unwrap();
+    cluster.leader.fetched("a", 11).unwrap();
+    let with = cluster.controller.alter(cluster.proposed());
+    cluster.leader.confirmed(with).unwrap();
+    assert_eq!(cluster.leader.confirmed(without), Ok(0));
+    assert_eq!(cluster.counted(), ["a", "b", "leader"]);
+    assert_eq!(cluster.leader.proposal(), None);
+}
+
+/// The controller refuses "b", since it takes that for dead; later a copy of the proposal comes, and
+/// is taken.
+#[test]
+fn refused_joiner_counts_since_a_copy_may_be_taken() {
+    let mut cluster = Cluster::new(["leader", "a"]);
+    cluster.leader.fetched("b", 10).unwrap();
+    let proposed = cluster.proposed();
+    let refusal = cluster.controller.clone();
+    assert_eq!(cluster.leader.confirmed(refusal), Ok(0));
+    let mut produce = cluster.append(11, ["leader", "a"]);
+    assert!(poll(&mut produce).is_pending());
+    let answer = cluster.controller.alter(proposed);
+    assert_eq!(cluster.leader.confirmed(answer), Ok(0));
+    assert!(poll(&mut produce).is_pending(), "b is in sync");
+}
+
+/// "b" dies before the controller has it: whichever of the two proposals is taken first, the other one
+/// is not.
+#[test]
+fn joiner_that_dies_is_withdrawn() {
+    for takes_first in [false, true] {
+        let mut cluster = Cluster::new(["leader", "a"]);
+        cluster.leader.fetched("b", 10).unwrap();
+        let with = cluster.proposed();
+        let mut produce = cluster.append(11, ["leader", "a"]);
+        cluster.lag_out(11, ["leader", "a"]);
+        let without = cluster.proposed();
+        assert_eq!(without, in_sync(0, ["leader", "a"]));
+        let mut proposals = [without, with];
+        if takes_first {
+            proposals.reverse();
+        }
+        let answers = proposals.map(|proposed| cluster.controller.alter(proposed));
+        assert_eq!(answers[0], answers[1]);
+        let [answer, _late] = answers;
+        assert_eq!(
+            cluster.leader.confirmed(answer),
+            Ok(usize::from(!takes_first))
+        );
+        assert_eq!(poll(&mut produce).is_pending(), takes_first);
+        if takes_first {
+            let answer = cluster.controller.alter(cluster.proposed());
+            assert_eq!(cluster.leader.confirmed(answer), Ok(1));
+        }
+        assert_eq!(cluster.counted(), ["a", "leader"]);
+        assert_eq!(cluster.leader.proposal(), None);
+    }
+}
+
+/// The controller takes "a" out by itself, and the leader's proposal with "a" and "b" comes late.
+#[test]
+fn controller_that_changes_the_set_itself_is_followed() {
+    let mut cluster = Cluster::new(["leader", "a"]);
+    cluster.leader.fetched("b", 10).unwrap();
+    let late = cluster.proposed();
+    cluster.controller = in_sync(1, ["leader"]);
+    let told = cluster.controller.alter(late);
+    assert_eq!(told, in_sync(1, ["leader"]), "it refuses it");
+    assert_eq!(cluster.leader.confirmed(told), Ok(0));
+    assert_eq!(cluster.counted(), ["leader"]);
+
+    // Both join anew, if they still have all.
+    assert_eq!(cluster.leader.fetched("a", 10), Ok(0));
+    assert_eq!(cluster.leader.fetched("b", 9), Ok(0));
+    assert_eq!(cluster.proposed(), in_sync(1, ["leader", "a"]));
+}
+
+/// The answer to the leader of epoch 1 comes as "a" leads epoch 2, here or elsewhere.
+#[test]
+fn answer_to_the_last_leader_leaves_the_next_ones_set() {
+    let mut cluster = Cluster::new(["leader", "a", "b"]);
+    drop(cluster.append(11, ["leader", "a"]));
+    cluster.lag_out(11, ["leader", "a"]);
+    let late = cluster.controller.alter(cluster.proposed());
+    let next = InSync {
+        leader_epoch: 2,
+        version: 2,
+        replicas: ["leader", "a", "b"].into(),
+    };
+    let logs = cluster.leader.logs.clone();
+    let mut next_leader = Leader::lead(logs, "a", 11, next.clone()).unwrap();
+    assert_eq!(next_leader.confirmed(late.clone()), Ok(0));
+    assert_eq!(cluster.leader.confirmed(late), Err(other_epoch(1, 2)));
+    assert_eq!(cluster.leader.confirmed(next.clone()), Ok(0));
+    assert_eq!(cluster.leader.fetched("a", 12), Err(other_epoch(1, 2)));
+    assert_eq!(cluster.counted(), ["a", "b", "leader"]);
+
+    // Nor does the controller take what the last leader still proposes.
+    let mut controller = next.clone();
+    if let Some(proposed) = cluster.leader.proposal() {
+        assert_eq!(controller.alter(proposed), next);
+    }
+}
