@@ -30,6 +30,7 @@ programs! {
     one_thread, "recipes/one_thread.rs";
     queue, "recipes/queue.rs";
     quorum_write, "recipes/quorum_write.rs";
+    read_index, "recipes/read_index.rs";
     request_reply, "recipes/request_reply.rs";
     retry, "recipes/retry.rs";
     sessions, "recipes/sessions.rs";

@@ -23,6 +23,7 @@ mod guide {
     pub mod long_poll;
     pub mod one_thread;
     pub mod queue;
+    pub mod read_index;
     pub mod retry;
     pub mod sessions;
     pub mod signal_after_unlock;
@@ -36,6 +37,7 @@ mod polls;
 mod pools;
 mod produces;
 mod reached;
+mod reads;
 mod requests;
 mod timers;
 
