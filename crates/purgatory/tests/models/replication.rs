@@ -18,6 +18,19 @@ mod kafka;
 mod leader;
 mod raft;
 
+/// What the guide shows: these leaders act by it.
+#[path = "../../src/guide/recipes"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "for the guide's readers, who run each file's `main`"
+)]
+mod guide {
+    pub(super) mod alter_partition;
+    pub(super) mod read_index;
+}
+
 use std::collections::VecDeque;
 
 use fastrand::Rng;
@@ -34,6 +47,9 @@ const STEPS_TO_LOSS: u64 = 1_000_000;
 const NODES: usize = 5;
 
 type Node = usize;
+
+/// Who is no node, and sends and gets messages as one.
+const CONTROLLER: Node = NODES;
 
 /// A record in a log: the epoch, or term, in which it was appended, and a number of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +80,7 @@ struct Network<M> {
     under_way: VecDeque<(Node, M)>,
     /// These come when all has changed.
     late: Vec<(Node, M)>,
-    is_cut: [bool; NODES],
+    is_cut: [bool; NODES + 1],
 }
 
 impl<M: Clone> Network<M> {
@@ -75,14 +91,13 @@ impl<M: Clone> Network<M> {
         Network {
             under_way: VecDeque::new(),
             late: Vec::new(),
-            is_cut: [false; NODES],
+            is_cut: [false; NODES + 1],
         }
     }
 
     /// Sends a message, which may be lost, come out of turn, or come late, and then once more.
-    fn send(&mut self, random: &mut Rng, from: Option<Node>, to: Node, message: M) {
-        let is_cut = self.is_cut[to] || from.is_some_and(|from| self.is_cut[from]);
-        if is_cut || random.u8(..16) == 0 {
+    fn send(&mut self, random: &mut Rng, from: Node, to: Node, message: M) {
+        if self.is_cut[from] || self.is_cut[to] || random.u8(..16) == 0 {
             return;
         }
         if random.u8(..8) == 0 {
@@ -111,7 +126,7 @@ impl<M: Clone> Network<M> {
     /// Cuts a node off, or heals the network. What is under way may still come.
     fn cut_or_heal(&mut self, random: &mut Rng) {
         if random.u8(..3) > 0 {
-            self.is_cut = [false; NODES];
+            self.is_cut = [false; NODES + 1];
         } else {
             let node = random.usize(..NODES);
             self.is_cut[node] = true;
@@ -133,45 +148,64 @@ trait Protocol {
 
     /// The number of records that were acknowledged.
     fn acked(&self) -> usize;
+
+    /// The number of reads that were answered, in a protocol with reads.
+    fn reads(&self) -> usize {
+        0
+    }
 }
 
-/// Makes steps of cases until a record is lost. Returns the steps, and what was lost.
-fn steps_to_loss<P: Protocol>(
-    mistake: Option<P::Mistake>,
-    first_seed: u64,
-    steps_max: u64,
-) -> (u64, Option<String>, usize) {
-    let mut steps = 0;
-    let mut acked = 0;
+/// What cases have done, up to the first loss.
+#[derive(Default)]
+struct Ran {
+    steps: u64,
+    acked: usize,
+    reads: usize,
+    /// What was lost.
+    lost: Option<String>,
+}
+
+/// Makes steps of cases until a record is lost.
+fn run_to_loss<P: Protocol>(mistake: Option<P::Mistake>, first_seed: u64, steps_max: u64) -> Ran {
+    let mut ran = Ran::default();
     let mut seed = first_seed;
-    while steps < steps_max {
+    while ran.steps < steps_max {
         let mut protocol = P::new(seed, mistake);
         for _ in 0..STEPS_A_CASE {
             protocol.step();
-            steps += 1;
+            ran.steps += 1;
             if let Some(lost) = protocol.lost() {
-                return (steps, Some(format!("MODEL_SEED={seed}: {lost}")), acked);
+                ran.lost = Some(format!("MODEL_SEED={seed}: {lost}"));
+                return ran;
             }
         }
-        acked += protocol.acked();
+        ran.acked += protocol.acked();
+        ran.reads += protocol.reads();
         seed += 1;
     }
-    (steps, None, acked)
+    ran
 }
 
 /// Loses nothing, and acknowledges enough for that to say something.
-fn holds<P: Protocol>(name: &str) {
+fn holds<P: Protocol>(name: &str) -> Ran {
     let seed = number("MODEL_SEED").unwrap_or(0);
-    let (steps, lost, acked) = steps_to_loss::<P>(None, seed, effort(STEPS));
-    assert_eq!(lost, None, "after {steps} steps of {name}");
+    let ran = run_to_loss::<P>(None, seed, effort(STEPS));
+    let Ran {
+        steps,
+        acked,
+        reads,
+        ..
+    } = ran;
+    assert_eq!(ran.lost, None, "after {steps} steps of {name}");
     assert!(acked as u64 > steps / 100, "only {acked} in {steps} steps");
-    println!("{name}: {acked} records acknowledged in {steps} steps, none lost");
+    println!("{name}: {acked} records acknowledged in {steps} steps, {reads} read; none lost");
+    ran
 }
 
 /// Loses a record by each mistake.
 fn mistakes_lose<P: Protocol>(mistakes: &[P::Mistake]) {
     for &mistake in mistakes {
-        let (steps, lost, _) = steps_to_loss::<P>(Some(mistake), 0, STEPS_TO_LOSS);
+        let Ran { steps, lost, .. } = run_to_loss::<P>(Some(mistake), 0, STEPS_TO_LOSS);
         let lost = lost.unwrap_or_else(|| panic!("{mistake:?} lost nothing in {steps} steps"));
         println!("{mistake:?}, after {steps} steps: {lost}");
     }
@@ -190,16 +224,28 @@ fn mistakes_with_in_sync_replicas_lose_records() {
         ReportsOfNoEpoch,
         LeavesAlone,
         JoinsAfterController,
+        ForgetsProposals,
     ]);
 }
 
 #[test]
 fn later_raft_leaders_have_what_is_acknowledged() {
-    holds::<raft::Cluster>("raft");
+    let ran = holds::<raft::Cluster>("raft");
+    assert!(
+        ran.reads as u64 > ran.steps / 1000,
+        "only {} reads",
+        ran.reads
+    );
 }
 
 #[test]
 fn mistakes_with_raft_lose_records() {
     use raft::Mistake::*;
-    mistakes_lose::<raft::Cluster>(&[CountsEarlierTerms, ReportsOfNoEpoch, TooFew]);
+    mistakes_lose::<raft::Cluster>(&[
+        CountsEarlierTerms,
+        ReportsOfNoEpoch,
+        TooFew,
+        ReadsByPastRound,
+        ReadsBeforeOwnEntry,
+    ]);
 }

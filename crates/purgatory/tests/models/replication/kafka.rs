@@ -1,13 +1,25 @@
 //! Kafka's replication. A controller knows the epoch, its leader, and the replicas that are in sync;
 //! it elects a leader from these. A follower's fetch says what it has. It gets in sync once it has
-//! caught up, and the leader takes one out that lags.
+//! caught up, and the leader has one taken out that lags: it proposes each change to the controller,
+//! by the guide's recipe, over the same network.
 
-use std::collections::BTreeSet;
+use std::time::Duration;
 
 use fastrand::Rng;
-use purgatory::Rule;
+use purgatory::{Rule, WaitError};
 
-use super::{Acked, Entry, Log, NODES, Network, Node, Protocol, leader::Leader};
+use super::{
+    Acked, CONTROLLER, Entry, Log, NODES, Network, Node, Protocol,
+    guide::alter_partition::{self, InSync, Replica},
+    leader::Leader,
+};
+
+/// The names of the nodes.
+const NAMES: [Replica; NODES] = ["0", "1", "2", "3", "4"];
+
+fn named(name: Replica) -> Node {
+    NAMES.iter().position(|of| *of == name).unwrap()
+}
 
 /// A mistake of the leader's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,16 +32,16 @@ pub(super) enum Mistake {
     LeavesAlone,
     /// It lets a follower in some time after the controller has.
     JoinsAfterController,
+    /// It takes out those that an answer lacks which is late, comes twice, or refuses a proposal.
+    ForgetsProposals,
 }
 
 #[derive(Clone, Debug)]
 enum Message {
-    /// From the controller.
-    Led {
-        epoch: u64,
-        leader: Node,
-        in_sync: BTreeSet<Node>,
-    },
+    /// From the controller: who leads, and what it has. Also an answer to a proposal.
+    Led { leader: Node, in_sync: InSync },
+    /// To the controller.
+    Alter { from: Node, proposed: InSync },
     /// The end of a follower's log, and the epoch of its last record.
     Fetch {
         epoch: u64,
@@ -62,14 +74,15 @@ struct Broker {
     log: Log,
     epoch: u64,
     role: Role,
-    leader: Leader,
-    late_joins: Vec<(Node, u64)>,
+    leader: Leader<Replica>,
+    /// That of the last epoch which it led.
+    partition: Option<alter_partition::Leader>,
+    late_joins: Vec<(Replica, u64)>,
 }
 
 struct Controller {
-    epoch: u64,
     leader: Node,
-    in_sync: BTreeSet<Node>,
+    in_sync: InSync,
 }
 
 pub(super) struct Cluster {
@@ -95,6 +108,7 @@ impl Protocol for Cluster {
             epoch: 0,
             role: Role::Follower(None),
             leader: Leader::new(),
+            partition: None,
             late_joins: Vec::new(),
         };
         let min_in_sync = random.usize(1..4);
@@ -102,9 +116,12 @@ impl Protocol for Cluster {
         let mut cluster = Cluster {
             brokers: (0..NODES).map(broker).collect(),
             controller: Controller {
-                epoch: 0,
                 leader: 0,
-                in_sync: (0..NODES).collect(),
+                in_sync: InSync {
+                    leader_epoch: 0,
+                    version: 0,
+                    replicas: NAMES.into(),
+                },
             },
             network: Network::new(),
             acked: Vec::new(),
@@ -124,7 +141,7 @@ impl Protocol for Cluster {
             0..120 => self.produce(node),
             120..360 => self.fetch(node),
             360..840 => self.deliver(),
-            840..880 => self.shrink(node),
+            840..880 => self.propose(node),
             880..900 => self.tell(node),
             900..920 => self.fence(node),
             920..940 => self.restart(node),
@@ -143,9 +160,9 @@ impl Protocol for Cluster {
 
     fn lost(&self) -> Option<String> {
         for acked in &self.acked {
-            for &member in &self.controller.in_sync {
-                if !acked.is_in(&self.brokers[member].log) {
-                    let epoch = self.controller.epoch;
+            for &member in &self.controller.in_sync.replicas {
+                if !acked.is_in(&self.brokers[named(member)].log) {
+                    let epoch = self.controller.in_sync.leader_epoch;
                     return Some(format!(
                         "{acked:?} is not in the log of {member}, in sync in epoch {epoch}"
                     ));
@@ -168,16 +185,21 @@ impl Cluster {
 
     /// Elects a leader of the replicas in sync that are up.
     fn elect(&mut self) {
-        let up = |node: &Node| self.is_up(*node);
-        let candidates: Vec<Node> = self.controller.in_sync.iter().copied().filter(up).collect();
+        let in_sync = self.controller.in_sync.replicas.iter();
+        let candidates: Vec<Replica> = in_sync
+            .copied()
+            .filter(|name| self.is_up(named(name)))
+            .collect();
         if candidates.is_empty() {
             return;
         }
-        self.controller.leader = candidates[self.random.usize(..candidates.len())];
-        self.controller.epoch += 1;
+        self.controller.leader = named(candidates[self.random.usize(..candidates.len())]);
+        let in_sync = &mut self.controller.in_sync;
+        in_sync.leader_epoch += 1;
+        in_sync.version += 1;
         if self.random.bool() {
             // It knows already who is down.
-            self.controller.in_sync = candidates.into_iter().collect();
+            in_sync.replicas = candidates.into_iter().collect();
         }
         for node in 0..NODES {
             self.tell(node);
@@ -187,24 +209,28 @@ impl Cluster {
     /// Tells a broker who leads. This may come late, or never.
     fn tell(&mut self, node: Node) {
         let led = Message::Led {
-            epoch: self.controller.epoch,
             leader: self.controller.leader,
             in_sync: self.controller.in_sync.clone(),
         };
-        self.network.send(&mut self.random, None, node, led);
+        self.network.send(&mut self.random, CONTROLLER, node, led);
     }
 
     /// Takes a broker that is down out of the replicas in sync, but for the leader: another one has to
     /// be elected first.
     fn fence(&mut self, node: Node) {
-        if !self.is_up(node) && node != self.controller.leader {
-            self.controller.in_sync.remove(&node);
+        let in_sync = &mut self.controller.in_sync;
+        let is_down = self.brokers[node].role == Role::Down;
+        if is_down && node != self.controller.leader && in_sync.replicas.remove(NAMES[node]) {
+            in_sync.version += 1;
         }
     }
 
-    /// True if the controller hears this leader, and takes it for one.
-    fn agrees(&self, leader: Node) -> bool {
-        !self.network.is_cut[leader] && self.controller.epoch == self.brokers[leader].epoch
+    /// Takes a proposal, or refuses it, for whatever reason; and answers.
+    fn alter(&mut self, from: Node, proposed: InSync) {
+        if self.random.u8(..8) > 0 {
+            self.controller.in_sync.alter(proposed);
+        }
+        self.tell(from);
     }
 }
 
@@ -233,7 +259,7 @@ impl Cluster {
         broker.log.push(entry);
         let end = broker.log.len();
         broker.leader.wait_for(epoch, entry, end, epoch);
-        broker.leader.report(Some(epoch), node, end as u64);
+        broker.leader.report(Some(epoch), NAMES[node], end as u64);
     }
 
     fn fetch(&mut self, node: Node) {
@@ -247,23 +273,23 @@ impl Cluster {
             end: broker.log.len(),
             last: broker.log.last().map(|entry| entry.epoch),
         };
-        self.network
-            .send(&mut self.random, Some(node), leader, fetch);
+        self.network.send(&mut self.random, node, leader, fetch);
     }
 
     fn deliver(&mut self) {
         let Some((to, message)) = self.network.deliver(&mut self.random) else {
             return;
         };
+        if let Message::Alter { from, proposed } = message {
+            self.alter(from, proposed);
+            return;
+        }
         if !self.is_up(to) {
             return;
         }
         match message {
-            Message::Led {
-                epoch,
-                leader,
-                in_sync,
-            } => self.led(to, epoch, leader, &in_sync),
+            Message::Alter { .. } => {}
+            Message::Led { leader, in_sync } => self.led(to, leader, in_sync),
             Message::Fetch {
                 epoch,
                 from,
@@ -290,10 +316,18 @@ impl Cluster {
         }
     }
 
-    /// A broker learns of an epoch. The waits of the last one stay where they are.
-    fn led(&mut self, node: Node, epoch: u64, leader: Node, in_sync: &BTreeSet<Node>) {
+    /// A broker learns of an epoch, or of another set in it. The waits of the last epoch stay where
+    /// they are.
+    fn led(&mut self, node: Node, leader: Node, in_sync: InSync) {
         let broker = &mut self.brokers[node];
-        if epoch <= broker.epoch {
+        let epoch = in_sync.leader_epoch;
+        if epoch < broker.epoch {
+            return;
+        }
+        if epoch == broker.epoch {
+            if broker.role == Role::Leader {
+                self.confirmed(node, in_sync);
+            }
             return;
         }
         broker.epoch = epoch;
@@ -303,15 +337,43 @@ impl Cluster {
             return;
         }
         broker.role = Role::Leader;
-        let own_end = broker.log.len() as u64;
-        let mut members = Vec::new();
-        for &member in in_sync {
-            // A follower has not told this leader what it has.
-            let end = if member == node { own_end } else { 0 };
-            members.push((member, end));
-        }
+        let log_end = broker.log.len() as u64;
+        let sets = &broker.leader.sets;
+        let lead = || {
+            let confirmed = in_sync.clone();
+            alter_partition::Leader::lead(sets.clone(), NAMES[node], log_end, confirmed)
+        };
+        let partition = lead().or_else(|_| {
+            sets.remove(&()); // it lacks what was acknowledged, by a mistake, which goes on
+            lead()
+        });
         let rule = Rule::all().floor(self.min_in_sync);
-        broker.leader.begin(epoch, &members, rule);
+        sets.set_rule(&(), rule).unwrap();
+        broker.partition = partition.ok();
+    }
+
+    /// A leader hears what the controller has.
+    fn confirmed(&mut self, node: Node, said: InSync) {
+        let broker = &mut self.brokers[node];
+        let Some(partition) = &mut broker.partition else {
+            return;
+        };
+        partition.confirmed(said.clone()).unwrap();
+        let members = broker.leader.members();
+        match self.mistake {
+            Some(Mistake::ForgetsProposals) => {
+                for &member in members.difference(&said.replicas) {
+                    broker.leader.leave(member);
+                }
+            }
+            Some(Mistake::JoinsAfterController) => {
+                let end = broker.log.len() as u64;
+                for &name in said.replicas.difference(&members) {
+                    broker.late_joins.push((name, end));
+                }
+            }
+            _ => {}
+        }
     }
 
     /// A follower says what it has, and asks for more.
@@ -328,7 +390,7 @@ impl Cluster {
         }
         if broker.epoch != epoch {
             if self.mistake == Some(Mistake::ReportsOfNoEpoch) {
-                broker.leader.report(None, from, end as u64);
+                broker.leader.report(None, NAMES[from], end as u64);
             }
             return;
         }
@@ -336,61 +398,52 @@ impl Cluster {
         let at = end.checked_sub(1).map(|before| broker.log.get(before));
         if at.is_some_and(|entry| entry.map(|entry| entry.epoch) != last) {
             let diverges = Message::Diverges { epoch, end, last };
-            self.network
-                .send(&mut self.random, Some(node), from, diverges);
+            self.network.send(&mut self.random, node, from, diverges);
             return;
         }
         // 3. So this is its report.
         let entries: Log = broker.log[end..].iter().copied().take(3).collect();
-        broker.leader.report(Some(epoch), from, end as u64);
-        if !self.controller.in_sync.contains(&from) {
-            self.expand(node, from, end as u64);
-        }
+        self.counts(node, NAMES[from], end as u64);
         let fetched = Message::Fetched {
             epoch,
             end,
             entries,
         };
-        self.network
-            .send(&mut self.random, Some(node), from, fetched);
+        self.network.send(&mut self.random, node, from, fetched);
     }
 
-    /// Lets a follower in, if it has caught up: the leader first, then the controller.
-    fn expand(&mut self, node: Node, from: Node, end: u64) {
-        if !self.agrees(node) {
+    /// A leader counts a follower, which joins if it has caught up.
+    fn counts(&mut self, node: Node, from: Replica, end: u64) {
+        let broker = &mut self.brokers[node];
+        let Some(partition) = &broker.partition else {
             return;
-        }
-        let epoch = self.brokers[node].epoch;
-        let rule = Rule::all().floor(self.min_in_sync);
-        let leader = &self.brokers[node].leader;
+        };
+        let is_member = broker.leader.members().contains(from);
         match self.mistake {
-            Some(Mistake::JoinerBelowWatermark) if !leader.members().contains(&from) => {
-                let mut members = leader.sets.members(&());
+            Some(Mistake::JoinerBelowWatermark) if !is_member => {
+                let mut members = broker.leader.sets.members(&());
                 members.push((from, end));
-                leader.sets.remove(&());
-                leader.begin(epoch, &members, rule);
+                broker.leader.sets.remove(&());
+                let rule = Rule::all().floor(self.min_in_sync);
+                broker.leader.begin(broker.epoch, &members, rule);
+                return;
             }
-            Some(Mistake::JoinsAfterController) if !leader.members().contains(&from) => {
+            Some(Mistake::JoinsAfterController) if !is_member => {
                 // It asks whether it could let it in.
-                if !leader.join(from, end) {
-                    return;
+                if broker.leader.join(from, end) {
+                    let with_it = partition.proposal();
+                    broker.leader.leave(from);
+                    self.send_proposal(node, with_it);
                 }
-                leader.leave(from);
-                self.brokers[node].late_joins.push((from, end));
+                return;
             }
-            _ if leader.members().contains(&from) => {
-                // The controller took it out; this leader did not. It has to have caught up.
-                if leader.present().replace(&from, from, end).is_err() {
-                    return;
-                }
-            }
-            _ => {
-                if !leader.join(from, end) {
-                    return;
-                }
-            }
+            _ => {}
         }
-        self.controller.in_sync.insert(from);
+        let counted = partition.fetched(from, end);
+        assert!(!matches!(
+            counted,
+            Err(WaitError::NoMember | WaitError::IsMember)
+        ));
     }
 
     /// Lets a follower in that the controller has let in before: a mistake.
@@ -403,27 +456,28 @@ impl Cluster {
         }
     }
 
-    /// Takes a follower out that lags: the controller first, then the leader.
-    fn shrink(&mut self, node: Node) {
+    /// Half of the time passes that a follower may lag. The leader proposes what is to be.
+    fn propose(&mut self, node: Node) {
         let node = self.leader_or(node);
-        if self.brokers[node].role != Role::Leader {
+        let broker = &self.brokers[node];
+        if broker.role != Role::Leader {
             return;
         }
-        let agrees = self.agrees(node);
-        let is_alone = self.mistake == Some(Mistake::LeavesAlone);
-        if !agrees && !is_alone {
-            return;
+        broker.leader.timer.advance(Duration::from_secs(5));
+        let proposed = broker.partition.as_ref().and_then(|one| one.proposal());
+        if let (Some(Mistake::LeavesAlone), Some(proposed)) = (self.mistake, &proposed) {
+            for &member in broker.leader.members().difference(&proposed.replicas) {
+                broker.leader.leave(member);
+            }
         }
-        let members: Vec<Node> = self.brokers[node].leader.members().into_iter().collect();
-        let member = members[self.random.usize(..members.len())];
-        let is_well = self.is_up(member) && !self.network.is_cut[member];
-        if member == node || is_well && self.random.u8(..8) > 0 {
-            return;
+        self.send_proposal(node, proposed);
+    }
+
+    fn send_proposal(&mut self, from: Node, proposed: Option<InSync>) {
+        if let Some(proposed) = proposed {
+            let alter = Message::Alter { from, proposed };
+            self.network.send(&mut self.random, from, CONTROLLER, alter);
         }
-        if agrees {
-            self.controller.in_sync.remove(&member);
-        }
-        self.brokers[node].leader.leave(member);
     }
 
     /// The waits go with the memory.
@@ -431,6 +485,7 @@ impl Cluster {
         let broker = &mut self.brokers[node];
         broker.role = Role::Down;
         broker.leader = Leader::new();
+        broker.partition = None;
         broker.late_joins.clear();
     }
 

@@ -9,26 +9,26 @@ use super::{Acked, Entry, Node};
 use crate::acting;
 
 /// A leader's set and its waits. They are in memory, and lost with it.
-pub(super) struct Leader {
-    pub(super) sets: ReplicaSets<(), Node>,
+pub(super) struct Leader<M: Send + 'static = Node> {
+    pub(super) sets: ReplicaSets<(), M>,
     waits: Vec<(Acked, WaitFuture<u64>)>,
-    _timer: ManualTimer,
+    pub(super) timer: ManualTimer,
 }
 
-impl Leader {
+impl<M: Copy + Ord + Send> Leader<M> {
     pub(super) fn new() -> Self {
         let timer = ManualTimer::new();
         let sets = ReplicaSets::builder("logs").timer(&timer).shards(1);
         Leader {
             sets: sets.build().unwrap(),
             waits: Vec::new(),
-            _timer: timer,
+            timer,
         }
     }
 
     /// Begins an epoch. A leader that lacks what was acknowledged is told so. It is one only by a
     /// mistake, which goes on.
-    pub(super) fn begin(&self, epoch: u64, members: &[(Node, u64)], rule: Rule) {
+    pub(super) fn begin(&self, epoch: u64, members: &[(M, u64)], rule: Rule) {
         let log_end = members.iter().map(|of| of.1).max().unwrap_or(0);
         let begin = || {
             let members = members.iter().copied();
@@ -41,29 +41,29 @@ impl Leader {
     }
 
     /// Its group, in the epoch that it is in: what a node calls that does not look whose a message is.
-    pub(super) fn present(&self) -> InEpoch<'_, ReplicaSets<(), Node>, ()> {
+    pub(super) fn present(&self) -> InEpoch<'_, ReplicaSets<(), M>, ()> {
         self.sets.in_epoch(&(), self.sets.epoch(&()).unwrap_or(0))
     }
 
     /// Counts a report; one of an epoch, if that is named.
-    pub(super) fn report(&self, epoch: Option<u64>, member: Node, end: u64) {
+    pub(super) fn report(&self, epoch: Option<u64>, member: M, end: u64) {
         match epoch {
             Some(epoch) => _ = self.sets.in_epoch(&(), epoch).report(&member, end),
             None => _ = self.present().report(&member, end),
         }
     }
 
-    pub(super) fn members(&self) -> BTreeSet<Node> {
+    pub(super) fn members(&self) -> BTreeSet<M> {
         let members = self.sets.members(&()).into_iter();
         members.map(|(member, _)| member).collect()
     }
 
     /// Returns whether a follower is let in.
-    pub(super) fn join(&self, member: Node, end: u64) -> bool {
+    pub(super) fn join(&self, member: M, end: u64) -> bool {
         self.present().join(member, end).is_ok()
     }
 
-    pub(super) fn leave(&self, member: Node) {
+    pub(super) fn leave(&self, member: M) {
         _ = self.present().leave(&member);
     }
 

@@ -1,13 +1,15 @@
 //! Raft: a leader is elected by a majority, of which each votes once in a term, and for no log that
 //! lacks what it has. A record is acknowledged once a majority has it, with one of the leader's own
-//! term behind it or being it.
+//! term behind it or being it. A leader reads by the guide's recipe: what was acknowledged before a
+//! read came is in the state machine as it ends.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, pin::Pin, sync::Arc, task::Waker, time::Duration};
 
 use fastrand::Rng;
-use purgatory::Rule;
+use purgatory::{ReplicaSets, Rule, WaitError, Watermarks};
 
-use super::{Acked, Entry, Log, NODES, Network, Node, Protocol, leader::Leader};
+use super::{Acked, Entry, Log, NODES, Network, Node, Protocol, guide::read_index, leader::Leader};
+use crate::acting;
 
 /// A mistake of the leader's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +21,10 @@ pub(super) enum Mistake {
     ReportsOfNoEpoch,
     /// It acknowledges what two of the five have.
     TooFew,
+    /// It reads since a round of heartbeats was answered before.
+    ReadsByPastRound,
+    /// It reads before an entry of its own is committed.
+    ReadsBeforeOwnEntry,
 }
 
 #[derive(Clone, Debug)]
@@ -38,12 +44,14 @@ enum Message {
         end: usize,
         last: u64,
         entries: Log,
+        round: u64,
     },
     /// The end up to which the follower's log is the leader's; `None` if it is another one.
     Appended {
         term: u64,
         from: Node,
         end: Option<usize>,
+        round: u64,
     },
 }
 
@@ -65,6 +73,98 @@ struct Server {
     /// The end from which each follower is sent records.
     next: [usize; NODES],
     leader: Leader,
+    reads: Reads,
+}
+
+/// A server's reads. They are in memory, and lost with it.
+struct Reads {
+    server: read_index::Server,
+    /// That of the last term which it led.
+    leader: Option<Arc<read_index::Leader>>,
+    /// The round of heartbeats that has begun last.
+    round: u64,
+    /// Those under way, with what was acknowledged before they came.
+    under_way: Vec<(Option<Acked>, Read)>,
+}
+
+type Read = Pin<Box<dyn Future<Output = Result<u64, WaitError>>>>;
+
+impl Reads {
+    fn new(of: &Leader) -> Self {
+        Reads {
+            server: read_index::Server {
+                logs: of.sets.clone(),
+                heard: ReplicaSets::on(&of.timer, "heard").unwrap(),
+                applied: Watermarks::on(&of.timer, "applied").unwrap(),
+            },
+            leader: None,
+            round: 0,
+            under_way: Vec::new(),
+        }
+    }
+
+    /// Leads a term as this epoch.
+    fn lead(&mut self, epoch: u64, log_end: usize) {
+        let lead = || {
+            let nodes: Vec<Node> = (0..NODES).collect();
+            self.server.lead(epoch, &nodes, log_end as u64)
+        };
+        let leader = lead().or_else(|_| {
+            self.server.logs.remove(&()); // it lacks what was acknowledged, by a mistake, which goes on
+            self.server.heard.remove(&());
+            lead()
+        });
+        self.leader = leader.ok().map(Arc::new);
+    }
+
+    fn begin_round(&mut self, node: Node) {
+        if let Some(leader) = &self.leader {
+            self.round = leader.begin_round(node).unwrap();
+        }
+    }
+
+    /// A read comes.
+    fn come(&mut self, acked: Option<Acked>, mistake: Option<Mistake>) {
+        if let Some(leader) = self.leader.clone() {
+            let read = Box::pin(read(leader, self.round, mistake));
+            self.under_way.push((acked, read));
+        }
+    }
+
+    /// Polls the reads, and takes those that have ended, with their indices.
+    fn ended(&mut self) -> Vec<(Option<Acked>, u64)> {
+        let mut ended = Vec::new();
+        self.under_way.retain_mut(|(acked, read)| {
+            let end = acting::poll(read, Waker::noop());
+            if let Some(Ok(index)) = end {
+                ended.push((*acked, index));
+            }
+            end.is_none()
+        });
+        ended
+    }
+}
+
+/// Reads, as the recipe does or by a mistake.
+async fn read(
+    leader: Arc<read_index::Leader>,
+    last_round: u64,
+    mistake: Option<Mistake>,
+) -> Result<u64, WaitError> {
+    let read_index::Server {
+        logs,
+        heard,
+        applied,
+    } = &leader.server;
+    let index = logs.watermark(&()).unwrap_or(0);
+    let round = match mistake {
+        Some(Mistake::ReadsByPastRound) if index >= leader.first_index => 0,
+        Some(Mistake::ReadsBeforeOwnEntry) => last_round + 1,
+        _ => return leader.read(Duration::MAX).await,
+    };
+    let led = heard.in_epoch(&(), leader.term);
+    led.wait_for(round, Duration::MAX).await?;
+    applied.wait_for(&(), index, Duration::MAX).await
 }
 
 impl Server {
@@ -96,12 +196,15 @@ pub(super) struct Cluster {
     network: Network<Message>,
     acked: Vec<Acked>,
     lost_at_once: Option<String>,
+    reads: usize,
     /// How often there is trouble: of 960 steps and these.
     unrest: u16,
     /// How often records are produced, of 8.
     eager: u8,
     next_id: u64,
     random: Rng,
+    /// For reads, which change nothing.
+    random_reads: Rng,
     mistake: Option<Mistake>,
 }
 
@@ -109,14 +212,18 @@ impl Protocol for Cluster {
     type Mistake = Mistake;
 
     fn new(seed: u64, mistake: Option<Mistake>) -> Self {
-        let server = |_| Server {
-            log: Vec::new(),
-            term: 0,
-            vote: None,
-            role: Role::Follower,
-            votes: BTreeSet::new(),
-            next: [0; NODES],
-            leader: Leader::new(),
+        let server = |_| {
+            let leader = Leader::new();
+            Server {
+                log: Vec::new(),
+                term: 0,
+                vote: None,
+                role: Role::Follower,
+                votes: BTreeSet::new(),
+                next: [0; NODES],
+                reads: Reads::new(&leader),
+                leader,
+            }
         };
         let mut random = Rng::with_seed(seed);
         Cluster {
@@ -126,7 +233,9 @@ impl Protocol for Cluster {
             network: Network::new(),
             acked: Vec::new(),
             lost_at_once: None,
+            reads: 0,
             next_id: 0,
+            random_reads: random.clone(),
             random,
             mistake,
         }
@@ -148,6 +257,7 @@ impl Protocol for Cluster {
                 _ => self.network.cut_or_heal(&mut self.random),
             },
         }
+        self.read();
         for node in 0..NODES {
             for acked in self.servers[node].leader.acknowledged() {
                 self.acknowledge(acked);
@@ -172,6 +282,10 @@ impl Protocol for Cluster {
 
     fn acked(&self) -> usize {
         self.acked.len()
+    }
+
+    fn reads(&self) -> usize {
+        self.reads
     }
 }
 
@@ -235,6 +349,32 @@ impl Cluster {
         leader.report(Some(epoch), node, end as u64);
     }
 
+    /// A client reads from a server that takes itself for the leader, or that does what reads wait for.
+    fn read(&mut self) {
+        let node = self.random_reads.usize(..NODES);
+        let Server { role, reads, .. } = &mut self.servers[node];
+        if *role != Role::Leader {
+            return;
+        }
+        let read_index::Server { logs, applied, .. } = &reads.server;
+        match self.random_reads.u8(..16) {
+            0 => reads.begin_round(node),
+            1 => _ = applied.advance(&(), logs.watermark(&()).unwrap_or(0)),
+            2 => {
+                let acked = self.acked.iter().max_by_key(|acked| acked.end);
+                reads.come(acked.copied(), self.mistake);
+            }
+            _ => {}
+        }
+        for (acked, index) in reads.ended() {
+            if let Some(acked) = acked.filter(|acked| index < acked.end as u64) {
+                let lost = format!("{acked:?} is not in a read at {index} that came later");
+                self.lost_at_once = Some(lost);
+            }
+            self.reads += 1;
+        }
+    }
+
     /// A server stands for election.
     fn stand(&mut self, node: Node) {
         let server = &mut self.servers[node];
@@ -253,13 +393,12 @@ impl Cluster {
         for other in 0..NODES {
             if other != node {
                 let elect = elect.clone();
-                self.network
-                    .send(&mut self.random, Some(node), other, elect);
+                self.network.send(&mut self.random, node, other, elect);
             }
         }
     }
 
-    /// A leader sends a follower what it may lack: some records, or none.
+    /// A leader sends a follower what it may lack: some records, or none. This is a heartbeat, too.
     fn append(&mut self, node: Node) {
         let to = self.random.usize(..NODES);
         let node = self.leader_or(node);
@@ -275,8 +414,9 @@ impl Cluster {
             end,
             last: server.term_before(end),
             entries: server.log[end..].iter().copied().take(count).collect(),
+            round: server.reads.round,
         };
-        self.network.send(&mut self.random, Some(node), to, append);
+        self.network.send(&mut self.random, node, to, append);
     }
 
     fn deliver(&mut self) {
@@ -295,8 +435,25 @@ impl Cluster {
                 end,
                 last,
                 entries,
-            } => self.appends(to, term, from, (end, last, &entries)),
-            Message::Appended { term, from, end } => self.appended(to, term, from, end),
+                round,
+            } => {
+                let matched = self.appends(to, term, (end, last, &entries));
+                if let Some(end) = matched {
+                    let appended = Message::Appended {
+                        term,
+                        from: to,
+                        end,
+                        round,
+                    };
+                    self.network.send(&mut self.random, to, from, appended);
+                }
+            }
+            Message::Appended {
+                term,
+                from,
+                end,
+                round,
+            } => self.appended(to, term, from, (end, round)),
         }
     }
 
@@ -306,7 +463,7 @@ impl Cluster {
         if is_free && last >= server.last() {
             server.vote = Some(from);
             let vote = Message::Vote { term, from: node };
-            self.network.send(&mut self.random, Some(node), from, vote);
+            self.network.send(&mut self.random, node, from, vote);
         }
     }
 
@@ -328,31 +485,31 @@ impl Cluster {
         let server = &mut self.servers[node];
         server.role = Role::Leader;
         server.next = [server.log.len(); NODES];
-        let mut members = Vec::new();
-        for member in 0..NODES {
-            let end = if member == node { server.log.len() } else { 0 };
-            members.push((member, end as u64));
-        }
+        let log_end = server.log.len();
         if epoch == 0 {
             server.leader.sets.remove(&());
+            server.reads.server.heard.remove(&());
         }
-        server.leader.begin(epoch, &members, rule);
+        server.reads.lead(epoch, log_end);
+        server.leader.sets.set_rule(&(), rule).unwrap();
+        server.leader.report(Some(epoch), node, log_end as u64);
         for (at, &entry) in server.log.iter().enumerate() {
             server.leader.wait_for(epoch, entry, at + 1, term);
         }
     }
 
+    /// A server appends what its leader has sent. Returns the end up to which its log is the leader's
+    /// then, if it is; `None` if this is another's leader.
     fn appends(
         &mut self,
         node: Node,
         term: u64,
-        from: Node,
         (end, last, entries): (usize, u64, &[Entry]),
-    ) {
+    ) -> Option<Option<usize>> {
         // 1. A leader of this term, whose log this one continues.
         let server = &mut self.servers[node];
         if !server.see(term) {
-            return;
+            return None;
         }
         server.role = Role::Follower;
         let mut matched = None;
@@ -366,22 +523,19 @@ impl Cluster {
             }
             matched = Some(end + entries.len());
         }
-        let appended = Message::Appended {
-            term,
-            from: node,
-            end: matched,
-        };
-        self.network
-            .send(&mut self.random, Some(node), from, appended);
+        Some(matched)
     }
 
-    fn appended(&mut self, node: Node, term: u64, from: Node, end: Option<usize>) {
+    fn appended(&mut self, node: Node, term: u64, from: Node, (end, round): (Option<usize>, u64)) {
         let epoch = self.epoch(term);
         let counts_all = self.mistake == Some(Mistake::ReportsOfNoEpoch);
         let server = &mut self.servers[node];
         let is_present = server.see(term);
         if server.role != Role::Leader {
             return;
+        }
+        if is_present {
+            _ = server.reads.server.answered(epoch, from, round);
         }
         match end {
             Some(end) if is_present => {
@@ -399,6 +553,7 @@ impl Cluster {
         let server = &mut self.servers[node];
         server.role = Role::Down;
         server.leader = Leader::new();
+        server.reads = Reads::new(&server.leader);
     }
 
     fn restart(&mut self, node: Node) {
