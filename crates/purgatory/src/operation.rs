@@ -231,6 +231,9 @@ impl fmt::Display for CancelReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CancelReason::Requested(reason) | CancelReason::Closed(reason) => reason.fmt(f),
+            CancelReason::EpochOver { epoch, present } if epoch == present => {
+                write!(f, "its epoch {epoch} is not led here any more")
+            }
             CancelReason::EpochOver { epoch, present } => {
                 write!(f, "its epoch {epoch} is over: epoch {present} has begun")
             }

@@ -43,7 +43,7 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
 /// A group of [`ReplicaSets`]. Each call returns
 /// [`OtherEpoch`](WaitError::OtherEpoch) in another epoch, and [`NoGroup`](WaitError::NoGroup)
 /// without a set. That is with the leader in an epoch that another process
-/// [leads](ReplicaSets::follow): only waits are here.
+/// [leads](ReplicaSets::follow): nothing waits here.
 impl<G, M, V, Q> InEpoch<'_, ReplicaSets<G, M, V>, Q>
 where
     G: WatchKey,

@@ -25,7 +25,7 @@ use crate::{
     table::handle::Handle,
     waits::Waits,
     watches::{KeyRef, ToKey, WatchKey},
-    watermarks::{self, Beside, Epoch, Values, WatermarkValue, rank},
+    watermarks::{self, Beside, Epoch, Mark, Values, WatermarkValue, rank},
 };
 
 /// Groups of replicas whose members report values: log ends, flushed offsets. A write waits until
@@ -75,14 +75,27 @@ use crate::{
 /// group's shard and must not call back. Callbacks and wakers run with nothing locked.
 #[derive(Clone)]
 pub struct ReplicaSets<G: WatchKey, M: Send + 'static, V: WatermarkValue = u64> {
-    handle: Handle<Values<G, Box<Set<M>>>>,
+    handle: Handle<Values<G, Here<M>>>,
     /// It is neither kept nor shared: the table keeps ranks.
     values: PhantomData<fn() -> V>,
 }
 
-/// The set of a group lies beside its watermark. A group without one has no epoch, and so no waits.
-impl<M: Send + 'static> Beside for Box<Set<M>> {
+/// What lies beside the watermark of a group: its set, unless another process leads.
+type Here<M> = Option<Box<Set<M>>>;
+
+/// Returns the set of a group that this process leads.
+fn set_of<M>(mark: &mut Mark<Here<M>>) -> Option<&mut Set<M>> {
+    mark.valued.as_mut()?.beside.as_deref_mut()
+}
+
+/// A group has no epoch before its first one begins, and without a set no waits.
+impl<M: Send + 'static> Beside for Here<M> {
     const IS_BEGUN: bool = false;
+
+    #[inline]
+    fn is_led(&self) -> bool {
+        self.is_some()
+    }
 }
 
 impl<G: WatchKey, M: Eq + Clone + Send + 'static> ReplicaSets<G, M> {
@@ -181,11 +194,15 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         //    a refused one, are dropped unlocked.
         let next = Epoch {
             number: epoch,
+            is_led: true,
             keeps_waits: false,
-            beside: Box::new(set),
+            beside: Some(Box::new(set)),
         };
         let table = &self.handle.table;
-        table.begin_epoch(group, next, |set, _, before| set.begin(epoch, before))
+        table.begin_epoch(group, next, |here, _, before| {
+            let set = here.as_mut().ok_or(WaitError::NoGroup)?;
+            set.begin(epoch, before)
+        })
     }
 
     /// Begins an epoch of the group with the members that it has now, under their rule: a leader is
@@ -236,21 +253,27 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         // last one, or one that is refused, is dropped unlocked.
         let next = Epoch {
             number: epoch,
+            is_led: true,
             keeps_waits: false,
-            beside: Box::default(),
+            beside: None,
         };
-        table.begin_epoch(group, next, |next, last, before| {
-            let last = last.ok_or(WaitError::NoGroup)?;
-            **next = last.led_by(leader, log_end, before)?;
-            next.begin(epoch, before)
+        table.begin_epoch(group, next, |here, last, before| {
+            let last = last.and_then(Option::as_ref).ok_or(WaitError::NoGroup)?;
+            let mut set = last.led_by(leader, log_end, before)?;
+            let reached = set.begin(epoch, before)?;
+            *here = Some(Box::new(set));
+            Ok(reached)
         })
     }
 
-    /// Begins an epoch that another process leads, which this one follows: the waits of the last epoch
-    /// are told so ([`EpochOver`](CancelReason::EpochOver)), and calls that name that are refused. The
-    /// watermark stays. The set is with the leader: here nobody joins, and nobody is missing, until this
-    /// process leads an epoch itself ([`set`](Self::set)). Returns how many waits this ended. O(n) under
-    /// the lock for n waits.
+    /// Follows in this epoch, which another process leads, or none yet: the waits of the last epoch are
+    /// told so ([`EpochOver`](CancelReason::EpochOver)), and calls that name that are refused. The
+    /// watermark stays. The set is with the leader: here nobody joins, nobody is missing, and nothing
+    /// waits, until this process leads an epoch itself ([`set`](Self::set)). Returns how many waits this
+    /// ended. O(n) under the lock for n waits.
+    ///
+    /// A leader that steps down in its own epoch, since it hears no majority, follows in that: its waits
+    /// are told, and later ones are refused ([`NoGroup`](WaitError::NoGroup)). It leads a later one.
     ///
     /// ```
     /// use std::time::Duration;
@@ -266,12 +289,13 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     /// ```
     ///
     /// # Errors
-    /// [`OtherEpoch`](WaitError::OtherEpoch) unless the epoch is above the group's.
+    /// [`OtherEpoch`](WaitError::OtherEpoch) if the epoch is below the group's.
     pub fn follow<Q: ToKey<G> + ?Sized>(&self, group: &Q, epoch: u64) -> Result<usize, WaitError> {
         let next = Epoch {
             number: epoch,
+            is_led: false,
             keeps_waits: false,
-            beside: Box::default(),
+            beside: None,
         };
         let table = &self.handle.table;
         table.begin_epoch(group, next, |_, _, before| Ok(before))
@@ -303,7 +327,7 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         group: &Q,
         rule: Rule,
     ) -> Result<usize, WaitError> {
-        self.change(group, None, |set, watermark| set.set_rule(rule, watermark))
+        self.change(group, None, |set, before| Ok(set.set_rule(rule, before)))
     }
 
     /// Changes a set by what it makes of the watermark, and advances that in the same lock hold. In an
@@ -320,11 +344,11 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         if failpoint!(SetChangedInCopy) {
             stale = table.look(group, |mark| Some(mark.valued.as_ref()?.beside.clone()));
         }
-        table.change_beside(group, epoch, |set, before| {
+        table.change_beside(group, epoch, |here, before| {
             if let Some(stale) = stale {
-                *set = stale;
+                *here = stale;
             }
-            change(set, before)
+            change(here.as_mut().ok_or(WaitError::NoGroup)?, before)
         })
     }
 
@@ -355,7 +379,7 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     /// ```
     pub fn cancel_below_floor<Q: KeyRef<G> + ?Sized>(&self, group: &Q) -> usize {
         let table = &self.handle.table;
-        table.cancel_key(group, |mark| mark.valued.as_ref()?.beside.below_floor())
+        table.cancel_key(group, |mark| set_of(mark)?.below_floor())
     }
 
     /// Removes the group with its set, its epoch and its watermark, and cancels its waits; returns
@@ -405,14 +429,14 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     /// ```
     pub fn below_floor<Q: KeyRef<G> + ?Sized>(&self, group: &Q) -> Option<CancelReason> {
         let table = &self.handle.table;
-        table.look(group, |mark| mark.valued.as_ref()?.beside.below_floor())
+        table.look(group, |mark| set_of(mark)?.below_floor())
     }
 
     /// Returns the members of the group with what they have reported, in the order in which they
     /// came. O(members).
     pub fn members<Q: KeyRef<G> + ?Sized>(&self, group: &Q) -> Vec<(M, V)> {
         let table = &self.handle.table;
-        let ranked = table.look(group, |mark| Some(mark.valued.as_ref()?.beside.members()));
+        let ranked = table.look(group, |mark| Some(set_of(mark)?.members()));
         let ranked = ranked.unwrap_or_default();
         let value = |(name, rank)| (name, V::from_rank(rank));
         ranked.into_iter().map(value).collect()
@@ -442,9 +466,7 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     pub fn lagging<Q: KeyRef<G> + ?Sized>(&self, group: &Q) -> Vec<(M, V, Duration)> {
         let table = &self.handle.table;
         let now_ns = table.frame.driver().now_ns();
-        let lagging = table.look(group, |mark| {
-            Some(mark.valued.as_mut()?.beside.lagging(now_ns))
-        });
+        let lagging = table.look(group, |mark| Some(set_of(mark)?.lagging(now_ns)));
         let lagging = lagging.unwrap_or_default();
         let shown = |(name, rank, lagged_for)| (name, V::from_rank(rank), lagged_for);
         lagging.into_iter().map(shown).collect()

@@ -126,24 +126,11 @@ struct Lag {
 #[derive(Clone, Debug)]
 pub(super) struct Set<M> {
     rule: Rule,
-    /// The leader's log end as the epoch began: a member that joins has no less. `None` if another
-    /// process leads: the set is there.
-    start: Option<u64>,
+    /// The leader's log end as the epoch began: a member that joins has no less.
+    start: u64,
     /// Values up to here are of earlier epochs: they do not count by a rule that counts its own only.
     earlier: u64,
     members: SmallVec<[Member<M>; 4]>,
-}
-
-/// What is here of an epoch that another process leads: nobody joins, and nobody is missing.
-impl<M> Default for Set<M> {
-    fn default() -> Self {
-        Set {
-            rule: Rule::all(),
-            start: None,
-            earlier: 0,
-            members: SmallVec::new(),
-        }
-    }
 }
 
 /// Members that panic as they are dropped are contained one by one: two panics in one drop are an
@@ -167,9 +154,12 @@ impl<M: Eq + Clone> Set<M> {
         members: impl IntoIterator<Item = (M, u64)>,
         log_end: u64,
     ) -> Result<Self, WaitError> {
-        let mut set = Set::default();
-        set.rule = rule;
-        set.start = Some(log_end);
+        let mut set = Set {
+            rule,
+            start: log_end,
+            earlier: 0,
+            members: SmallVec::new(),
+        };
         let mut comes_twice = false;
         for (name, value) in members {
             comes_twice |= set.place_of(&name).is_some();
@@ -191,16 +181,16 @@ impl<M: Eq + Clone> Set<M> {
     /// reported above that may be of another log.
     ///
     /// # Errors
-    /// [`WaitError::NoMember`] if the leader is not in it; [`WaitError::NoGroup`] if another process leads.
+    /// [`WaitError::NoMember`] if the leader is not in it.
     pub(super) fn led_by(
         &self,
         leader: &M,
         log_end: u64,
         watermark: u64,
     ) -> Result<Self, WaitError> {
-        let place = self.place_of(leader).ok_or_else(|| self.not_here())?;
+        let place = self.place_of(leader).ok_or(WaitError::NoMember)?;
         let mut next = self.clone();
-        next.start = Some(log_end);
+        next.start = log_end;
         for member in &mut next.members {
             member.value = member.value.min(watermark);
             member.lag = None;
@@ -215,13 +205,12 @@ impl<M: Eq + Clone> Set<M> {
     /// # Errors
     /// [`WaitError::Behind`] if the leader lacks what was acknowledged.
     pub(super) fn begin(&mut self, epoch: u64, watermark: u64) -> Result<u64, WaitError> {
-        let start = self.start.ok_or(WaitError::NoGroup)?;
-        if start < watermark {
-            let by = watermark - start;
+        if self.start < watermark {
+            let by = watermark - self.start;
             return Err(WaitError::Behind { by });
         }
         if epoch > 0 {
-            self.earlier = start;
+            self.earlier = self.start;
         }
         Ok(self.raised(watermark))
     }
@@ -235,19 +224,9 @@ impl<M: Eq + Clone> Set<M> {
         name.is_some_and(|name| self.place_of(name).is_some())
     }
 
-    /// Returns why a member that is not here is no member.
-    #[cold]
-    fn not_here(&self) -> WaitError {
-        match self.start {
-            Some(_) => WaitError::NoMember,
-            None => WaitError::NoGroup,
-        }
-    }
-
     /// Returns why the waits of a set are cancelled that has too few members; `None` if it has
     /// enough.
     pub(super) fn below_floor(&self) -> Option<CancelReason> {
-        self.start?;
         let members = self.members.len();
         let floor = self.rule.members_min();
         (members < floor).then_some(CancelReason::BelowFloor { members, floor })
@@ -298,7 +277,7 @@ impl<M: Eq + Clone> Set<M> {
     ) -> Result<u64, WaitError> {
         let is_it = |member: &&mut Member<M>| member.name == *name;
         let Some(member) = self.members.iter_mut().find(is_it) else {
-            return Err(self.not_here());
+            return Err(WaitError::NoMember);
         };
         let before = mem::replace(&mut member.value, value);
         if value < before || member.lag.is_some_and(|lag| lag.behind <= value) {
@@ -335,8 +314,7 @@ impl<M: Eq + Clone> Set<M> {
 
     /// Refuses a member that has less than it needs to come in (Caught up).
     fn check_caught_up(&self, value: u64, watermark: u64) -> Result<(), WaitError> {
-        let start = self.start.ok_or(WaitError::NoGroup)?;
-        let needed = watermark.max(start);
+        let needed = watermark.max(self.start);
         if value < needed && !failpoint!(JoinerNeedsNothing) {
             let by = needed - value;
             return Err(WaitError::Behind { by });
@@ -372,17 +350,16 @@ impl<M: Eq + Clone> Set<M> {
         gone: &mut Option<M>,
         watermark: u64,
     ) -> Result<u64, WaitError> {
-        let place = self.place_of(name).ok_or_else(|| self.not_here())?;
+        let place = self.place_of(name).ok_or(WaitError::NoMember)?;
         *gone = Some(self.members.remove(place).name);
         self.see_who_caught_up();
         Ok(self.raised(watermark))
     }
 
     /// Goes on by another rule. Returns the watermark that follows.
-    pub(super) fn set_rule(&mut self, rule: Rule, watermark: u64) -> Result<u64, WaitError> {
-        self.start.ok_or(WaitError::NoGroup)?;
+    pub(super) fn set_rule(&mut self, rule: Rule, watermark: u64) -> u64 {
         self.rule = rule;
-        Ok(self.raised(watermark))
+        self.raised(watermark)
     }
 
     /// Replaces a member by one that is caught up, in one step. `new` is the name of the old one
@@ -394,7 +371,7 @@ impl<M: Eq + Clone> Set<M> {
         value: u64,
         watermark: u64,
     ) -> Result<u64, WaitError> {
-        let place = self.place_of(old).ok_or_else(|| self.not_here())?;
+        let place = self.place_of(old).ok_or(WaitError::NoMember)?;
         if new.as_ref() != Some(old) && self.has(new.as_ref()) {
             return Err(WaitError::IsMember);
         }

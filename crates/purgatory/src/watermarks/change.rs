@@ -21,6 +21,8 @@ const AT_ONCE: usize = 8;
 /// An epoch that is to begin.
 pub(crate) struct Epoch<B> {
     pub(crate) number: u64,
+    /// False if another process leads it. It may have begun then: this one leads it no more.
+    pub(crate) is_led: bool,
     /// True if the waits of the last one go on in it. Otherwise they are cancelled, since its value
     /// is not theirs.
     pub(crate) keeps_waits: bool,
@@ -39,8 +41,10 @@ impl<B: Beside> Mark<B> {
     }
 
     /// Refuses an epoch that has begun.
-    fn check_next(mark: Option<&Self>, named: u64) -> Result<(), WaitError> {
+    fn check_next(mark: Option<&Self>, next: &Epoch<B>) -> Result<(), WaitError> {
+        let named = next.number;
         match Self::present_epoch(mark) {
+            Some(present) if named == present && !next.is_led => Ok(()),
             Some(present) if named <= present => Err(WaitError::OtherEpoch { named, present }),
             _ => Ok(()),
         }
@@ -189,7 +193,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let (mut shard, mut found, met) = self.find_unmet(&call, key, hash, &mut ended_at);
         let mark = found.map(|record| shard.records.at(record));
         Mark::check_open(mark)?;
-        Mark::check_next(mark, next.number)?;
+        Mark::check_next(mark, &next)?;
         let last = mark.and_then(|mark| mark.valued.as_ref());
         let reached = last.map_or(0, |last| last.value);
         let value = value(&mut next.beside, last.map(|last| &last.beside), reached)?;

@@ -44,11 +44,19 @@ pub(crate) type Callback = Box<dyn FnOnce(Outcome) + Send>;
 pub(crate) trait Beside: Default + Send + 'static {
     /// True if a key is in epoch 0 before it has a value. Otherwise epoch 0 has to begin, as any.
     const IS_BEGUN: bool;
+
+    /// False if the key's epoch has no waits here, since another process makes its values.
+    fn is_led(&self) -> bool;
 }
 
 /// [`Watermarks`](crate::Watermarks) keep nothing.
 impl Beside for () {
     const IS_BEGUN: bool = true;
+
+    #[inline]
+    fn is_led(&self) -> bool {
+        true
+    }
 }
 
 /// The engine of values whose keys are `K`, with a `B` beside each.
@@ -168,15 +176,21 @@ impl<K, B> Values<K, B> {
 }
 
 impl<B: Beside> Mark<B> {
-    /// Refuses another epoch than that of the key with this record, if it has one.
+    /// Refuses another epoch than that of the key with this record, if it has one, and one that is not
+    /// led here.
     #[inline]
     pub(super) fn check_epoch(mark: Option<&Self>, named: Option<u64>) -> Result<(), WaitError> {
-        match (named, Self::present_epoch(mark)) {
-            (Some(_), None) => Err(WaitError::NoGroup),
-            (Some(named), Some(present)) if named != present => {
-                Err(WaitError::OtherEpoch { named, present })
-            }
-            _ => Ok(()),
+        let Some(named) = named else {
+            return Ok(());
+        };
+        let present = Self::present_epoch(mark).ok_or(WaitError::NoGroup)?;
+        if named != present {
+            return Err(WaitError::OtherEpoch { named, present });
+        }
+        let valued = mark.and_then(|mark| mark.valued.as_ref());
+        match valued.is_none_or(|valued| valued.beside.is_led()) {
+            true => Ok(()),
+            false => Err(WaitError::NoGroup),
         }
     }
 

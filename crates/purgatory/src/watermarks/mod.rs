@@ -348,6 +348,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         let table = &self.handle.table;
         let next = Epoch {
             number: epoch,
+            is_led: true,
             keeps_waits,
             beside: (),
         };

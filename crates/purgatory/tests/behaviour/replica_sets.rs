@@ -399,8 +399,39 @@ fn an_epoch_of_another_leader_refuses_the_last_one() {
     assert_eq!(sets.below_floor(&LOG), None);
     assert_eq!(sets.members(&LOG), []);
     assert_eq!(sets.watermark(&LOG), Some(5));
-    assert_eq!(sets.follow(&LOG, 2), Err(other_epoch(2, 2)));
+    assert_eq!(sets.follow(&LOG, 1), Err(other_epoch(1, 2)));
+    assert_eq!(sets.follow(&LOG, 2), Ok(0));
     assert_eq!(sets.set(&LOG, 3, [(0, 5)], 5, Rule::all()), Ok(0));
+}
+
+/// It hears no majority. Who leads next, and when, it does not know.
+#[test]
+fn leader_that_steps_down_ends_its_waits() {
+    let (_timer, sets) = group(&[5, 5], Rule::all());
+    let mut wait = parked(&sets, 9);
+    assert_eq!(sets.follow(&LOG, 1), Ok(1));
+    let over = ending(&mut wait);
+    let reason = WaitError::Cancelled(epoch_over(1, 1));
+    assert_eq!(over, Some(Err(reason.clone())));
+    assert_eq!(
+        reason.to_string(),
+        "cancelled: its epoch 1 is not led here any more"
+    );
+    assert_eq!((sets.epoch(&LOG), sets.watermark(&LOG)), (Some(1), Some(5)));
+
+    // What it appended just before is refused, and what comes late counts no more.
+    for threshold in [5, 9] {
+        let mut late = led(&sets).wait_for(threshold, NEVER);
+        assert_eq!(ending(&mut late), Some(Err(WaitError::NoGroup)));
+        let refused = led(&sets).park(threshold, NEVER, drop).unwrap_err();
+        assert_eq!(refused.reason, WaitError::NoGroup);
+    }
+    assert_eq!(led(&sets).report(&0, 9), Err(WaitError::NoGroup));
+    assert_eq!(sets.follow(&LOG, 1), Ok(0));
+    let again = sets.set(&LOG, 1, numbered(&[9, 9]), 9, Rule::all());
+    assert_eq!(again, Err(other_epoch(1, 1)));
+    let next = sets.set(&LOG, 2, numbered(&[9, 5]), 9, Rule::all());
+    assert_eq!((next, sets.watermark(&LOG)), (Ok(0), Some(5)));
 }
 
 /// The leader of epoch 1 comes late.

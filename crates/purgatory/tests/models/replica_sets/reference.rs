@@ -245,6 +245,9 @@ impl Reference {
             }
             Some(_) => {}
         }
+        if self.group.as_ref()?.start.is_none() {
+            return Some(Err(WaitError::NoGroup));
+        }
         (self.reached() >= threshold).then(|| Ok(self.reached()))
     }
 
@@ -313,9 +316,11 @@ impl Reference {
         })
     }
 
-    /// Another process leads: nobody joins here, and none are missing.
+    /// Another process leads, perhaps the present epoch: nobody joins here, and none are missing.
     pub(super) fn follow(&mut self, epoch: u64) -> Called {
-        self.check_new(epoch)?;
+        if self.is_closed || self.epoch() != Some(epoch) {
+            self.check_new(epoch)?;
+        }
         self.enter(Group {
             epoch,
             watermark: self.reached(),

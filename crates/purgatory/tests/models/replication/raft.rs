@@ -104,12 +104,13 @@ impl Reads {
     }
 
     /// Leads a term as this epoch.
-    fn lead(&mut self, epoch: u64, log_end: usize) {
+    fn lead(&mut self, epoch: u64, log_end: usize, mistake: Option<Mistake>) {
         let lead = || {
             let nodes: Vec<Node> = (0..NODES).collect();
             self.server.lead(epoch, &nodes, log_end as u64)
         };
-        let leader = lead().or_else(|_| {
+        let leader = lead().or_else(|refused| {
+            assert!(mistake.is_some(), "{refused}");
             self.server.logs.remove(&()); // it lacks what was acknowledged, by a mistake, which goes on
             self.server.heard.remove(&());
             lead()
@@ -205,6 +206,8 @@ pub(super) struct Cluster {
     random: Rng,
     /// For reads, which change nothing.
     random_reads: Rng,
+    /// True if waits end with their leader. Otherwise they stay, and may be answered late.
+    tells_waits: bool,
     mistake: Option<Mistake>,
 }
 
@@ -227,6 +230,7 @@ impl Protocol for Cluster {
         };
         let mut random = Rng::with_seed(seed);
         Cluster {
+            tells_waits: mistake.is_none() && seed % 2 == 0,
             unrest: [4, 16, 64, 200][random.usize(..4)],
             eager: [1, 8][random.usize(..2)],
             servers: (0..NODES).map(server).collect(),
@@ -258,6 +262,7 @@ impl Protocol for Cluster {
             },
         }
         self.read();
+        self.step_down();
         for node in 0..NODES {
             for acked in self.servers[node].leader.acknowledged() {
                 self.acknowledge(acked);
@@ -372,6 +377,27 @@ impl Cluster {
                 self.lost_at_once = Some(lost);
             }
             self.reads += 1;
+        }
+    }
+
+    /// A leader takes itself for cut off, and steps down in its term. Those that lead no more, for
+    /// whatever reason, tell their waits. (A candidate may yet lead its term.)
+    fn step_down(&mut self) {
+        if !self.tells_waits {
+            return;
+        }
+        let node = self.random_reads.usize(..NODES);
+        let server = &mut self.servers[node];
+        if server.role == Role::Leader && self.random_reads.u8(..64) == 0 {
+            server.role = Role::Follower;
+        }
+        for server in &self.servers {
+            if server.role != Role::Follower || server.reads.leader.is_none() {
+                continue;
+            }
+            let forms = &server.reads.server;
+            forms.follow(server.term).unwrap();
+            assert!(forms.logs.waits().is_empty() && forms.heard.waits().is_empty());
         }
     }
 
@@ -490,7 +516,7 @@ impl Cluster {
             server.leader.sets.remove(&());
             server.reads.server.heard.remove(&());
         }
-        server.reads.lead(epoch, log_end);
+        server.reads.lead(epoch, log_end, self.mistake);
         server.leader.sets.set_rule(&(), rule).unwrap();
         server.leader.report(Some(epoch), node, log_end as u64);
         for (at, &entry) in server.log.iter().enumerate() {
