@@ -23,6 +23,7 @@ programs! {
     epochs, "recipes/epochs.rs";
     forgotten, "recipes/forgotten.rs";
     held_pulls, "recipes/held_pulls.rs";
+    joint_consensus, "recipes/joint_consensus.rs";
     leases, "recipes/leases.rs";
     load_once, "recipes/load_once.rs";
     lock_waits, "recipes/lock_waits.rs";

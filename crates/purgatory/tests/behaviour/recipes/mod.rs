@@ -18,6 +18,7 @@ mod guide {
     pub mod debounce;
     pub mod drain;
     pub mod held_pulls;
+    pub mod joint_consensus;
     pub mod load_once;
     pub mod lock_waits;
     pub mod long_poll;
@@ -36,6 +37,7 @@ mod one_at_a_time;
 mod polls;
 mod pools;
 mod produces;
+mod quorums;
 mod reached;
 mod reads;
 mod requests;
