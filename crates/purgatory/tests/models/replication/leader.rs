@@ -71,7 +71,12 @@ impl<M: Copy + Ord + Send> Leader<M> {
     pub(super) fn wait_for(&mut self, epoch: u64, entry: Entry, end: usize, by: u64) {
         let group = self.sets.in_epoch(&(), epoch);
         let wait = group.wait_for(end as u64, Timeout::Never);
-        self.waits.push((Acked { entry, end, by }, wait));
+        self.keep(Acked { entry, end, by }, wait);
+    }
+
+    /// Keeps a wait for the acknowledgement of a record.
+    pub(super) fn keep(&mut self, record: Acked, wait: WaitFuture<u64>) {
+        self.waits.push((record, wait));
     }
 
     /// Takes the records that are acknowledged now.

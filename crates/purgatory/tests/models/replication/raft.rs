@@ -3,13 +3,17 @@
 //! term behind it or being it. A leader reads by the guide's recipe: what was acknowledged before a
 //! read came is in the state machine as it ends.
 
-use std::{collections::BTreeSet, pin::Pin, sync::Arc, task::Waker, time::Duration};
+mod joint;
+mod reads;
+
+use std::collections::BTreeSet;
 
 use fastrand::Rng;
-use purgatory::{ReplicaSets, Rule, WaitError, Watermarks};
+use purgatory::Rule;
 
-use super::{Acked, Entry, Log, NODES, Network, Node, Protocol, guide::read_index, leader::Leader};
-use crate::acting;
+pub(super) use self::joint::Joint;
+use self::{joint::Changes, reads::Reads};
+use super::{Acked, Entry, Log, NODES, Network, Node, Protocol, leader::Leader};
 
 /// A mistake of the leader's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +29,10 @@ pub(super) enum Mistake {
     ReadsByPastRound,
     /// It reads before an entry of its own is committed.
     ReadsBeforeOwnEntry,
+    /// It goes over to another set of nodes in one step.
+    ChangesAtOnce,
+    /// It counts the next set alone as soon as there is one.
+    CountsNextAlone,
 }
 
 #[derive(Clone, Debug)]
@@ -76,98 +84,6 @@ struct Server {
     reads: Reads,
 }
 
-/// A server's reads. They are in memory, and lost with it.
-struct Reads {
-    server: read_index::Server,
-    /// That of the last term which it led.
-    leader: Option<Arc<read_index::Leader>>,
-    /// The round of heartbeats that has begun last.
-    round: u64,
-    /// Those under way, with what was acknowledged before they came.
-    under_way: Vec<(Option<Acked>, Read)>,
-}
-
-type Read = Pin<Box<dyn Future<Output = Result<u64, WaitError>>>>;
-
-impl Reads {
-    fn new(of: &Leader) -> Self {
-        Reads {
-            server: read_index::Server {
-                logs: of.sets.clone(),
-                heard: ReplicaSets::on(&of.timer, "heard").unwrap(),
-                applied: Watermarks::on(&of.timer, "applied").unwrap(),
-            },
-            leader: None,
-            round: 0,
-            under_way: Vec::new(),
-        }
-    }
-
-    /// Leads a term as this epoch.
-    fn lead(&mut self, epoch: u64, log_end: usize, mistake: Option<Mistake>) {
-        let lead = || {
-            let nodes: Vec<Node> = (0..NODES).collect();
-            self.server.lead(epoch, &nodes, log_end as u64)
-        };
-        let leader = lead().or_else(|refused| {
-            assert!(mistake.is_some(), "{refused}");
-            self.server.logs.remove(&()); // it lacks what was acknowledged, by a mistake, which goes on
-            self.server.heard.remove(&());
-            lead()
-        });
-        self.leader = leader.ok().map(Arc::new);
-    }
-
-    fn begin_round(&mut self, node: Node) {
-        if let Some(leader) = &self.leader {
-            self.round = leader.begin_round(node).unwrap();
-        }
-    }
-
-    /// A read comes.
-    fn come(&mut self, acked: Option<Acked>, mistake: Option<Mistake>) {
-        if let Some(leader) = self.leader.clone() {
-            let read = Box::pin(read(leader, self.round, mistake));
-            self.under_way.push((acked, read));
-        }
-    }
-
-    /// Polls the reads, and takes those that have ended, with their indices.
-    fn ended(&mut self) -> Vec<(Option<Acked>, u64)> {
-        let mut ended = Vec::new();
-        self.under_way.retain_mut(|(acked, read)| {
-            let end = acting::poll(read, Waker::noop());
-            if let Some(Ok(index)) = end {
-                ended.push((*acked, index));
-            }
-            end.is_none()
-        });
-        ended
-    }
-}
-
-/// Reads, as the recipe does or by a mistake.
-async fn read(
-    leader: Arc<read_index::Leader>,
-    last_round: u64,
-    mistake: Option<Mistake>,
-) -> Result<u64, WaitError> {
-    let read_index::Server {
-        logs,
-        heard,
-        applied,
-    } = &leader.server;
-    let index = logs.watermark(&()).unwrap_or(0);
-    let round = match mistake {
-        Some(Mistake::ReadsByPastRound) if index >= leader.first_index => 0,
-        Some(Mistake::ReadsBeforeOwnEntry) => last_round + 1,
-        _ => return leader.read(Duration::MAX).await,
-    };
-    let led = heard.in_epoch(&(), leader.term);
-    led.wait_for(round, Duration::MAX).await?;
-    applied.wait_for(&(), index, Duration::MAX).await
-}
-
 impl Server {
     /// The term of the record before this end.
     fn term_before(&self, end: usize) -> u64 {
@@ -208,6 +124,8 @@ pub(super) struct Cluster {
     random_reads: Rng,
     /// True if waits end with their leader. Otherwise they stay, and may be answered late.
     tells_waits: bool,
+    /// `None` if all nodes count, always.
+    changes: Option<Changes>,
     mistake: Option<Mistake>,
 }
 
@@ -231,6 +149,7 @@ impl Protocol for Cluster {
         let mut random = Rng::with_seed(seed);
         Cluster {
             tells_waits: mistake.is_none() && seed % 2 == 0,
+            changes: None,
             unrest: [4, 16, 64, 200][random.usize(..4)],
             eager: [1, 8][random.usize(..2)],
             servers: (0..NODES).map(server).collect(),
@@ -299,7 +218,7 @@ impl Cluster {
     fn acknowledge(&mut self, acked: Acked) {
         let has_it = |server: &&Server| acked.is_in(&server.log);
         let count = self.servers.iter().filter(has_it).count();
-        if count <= NODES / 2 && self.mistake.is_none() {
+        if count <= NODES / 2 && self.mistake.is_none() && self.changes.is_none() {
             self.lost_at_once = Some(format!("{acked:?} is in {count} logs"));
         }
         self.acked.push(acked);
@@ -348,56 +267,28 @@ impl Cluster {
         let entry = Entry { epoch: term, id };
         server.log.push(entry);
         let end = server.log.len();
-        let epoch = self.epoch(term);
-        let leader = &mut self.servers[node].leader;
-        leader.wait_for(epoch, entry, end, term);
-        leader.report(Some(epoch), node, end as u64);
+        self.wait(node, entry, end);
+        self.report(node, node, end);
     }
 
-    /// A client reads from a server that takes itself for the leader, or that does what reads wait for.
-    fn read(&mut self) {
-        let node = self.random_reads.usize(..NODES);
-        let Server { role, reads, .. } = &mut self.servers[node];
-        if *role != Role::Leader {
-            return;
-        }
-        let read_index::Server { logs, applied, .. } = &reads.server;
-        match self.random_reads.u8(..16) {
-            0 => reads.begin_round(node),
-            1 => _ = applied.advance(&(), logs.watermark(&()).unwrap_or(0)),
-            2 => {
-                let acked = self.acked.iter().max_by_key(|acked| acked.end);
-                reads.come(acked.copied(), self.mistake);
-            }
-            _ => {}
-        }
-        for (acked, index) in reads.ended() {
-            if let Some(acked) = acked.filter(|acked| index < acked.end as u64) {
-                let lost = format!("{acked:?} is not in a read at {index} that came later");
-                self.lost_at_once = Some(lost);
-            }
-            self.reads += 1;
+    /// A client waits until a leader acknowledges a record.
+    fn wait(&mut self, node: Node, entry: Entry, end: usize) {
+        let by = self.servers[node].term;
+        let epoch = self.epoch(by);
+        let clients = &mut self.servers[node].leader;
+        match &self.changes {
+            Some(changes) => changes.wait(node, clients, Acked { entry, end, by }),
+            None => clients.wait_for(epoch, entry, end, by),
         }
     }
 
-    /// A leader takes itself for cut off, and steps down in its term. Those that lead no more, for
-    /// whatever reason, tell their waits. (A candidate may yet lead its term.)
-    fn step_down(&mut self) {
-        if !self.tells_waits {
-            return;
-        }
-        let node = self.random_reads.usize(..NODES);
-        let server = &mut self.servers[node];
-        if server.role == Role::Leader && self.random_reads.u8(..64) == 0 {
-            server.role = Role::Follower;
-        }
-        for server in &self.servers {
-            if server.role != Role::Follower || server.reads.leader.is_none() {
-                continue;
-            }
-            let forms = &server.reads.server;
-            forms.follow(server.term).unwrap();
-            assert!(forms.logs.waits().is_empty() && forms.heard.waits().is_empty());
+    /// A leader hears how far a node has come in its log.
+    fn report(&mut self, node: Node, from: Node, end: usize) {
+        let server = &self.servers[node];
+        let epoch = self.epoch(server.term);
+        server.leader.report(Some(epoch), from, end as u64);
+        if let Some(changes) = &mut self.changes {
+            changes.report(node, from, end);
         }
     }
 
@@ -499,7 +390,11 @@ impl Cluster {
             return;
         }
         server.votes.insert(from);
-        if server.votes.len() > NODES / 2 {
+        let is_elected = match &self.changes {
+            Some(changes) => changes.elect(&server.log, &server.votes),
+            None => server.votes.len() > NODES / 2,
+        };
+        if is_elected {
             self.lead(node, term);
         }
     }
@@ -518,9 +413,13 @@ impl Cluster {
         }
         server.reads.lead(epoch, log_end, self.mistake);
         server.leader.sets.set_rule(&(), rule).unwrap();
-        server.leader.report(Some(epoch), node, log_end as u64);
-        for (at, &entry) in server.log.iter().enumerate() {
-            server.leader.wait_for(epoch, entry, at + 1, term);
+        if let Some(changes) = &mut self.changes {
+            changes.lead(node, term, &server.log);
+        }
+        self.report(node, node, log_end);
+        for at in 0..log_end {
+            let entry = self.servers[node].log[at];
+            self.wait(node, entry, at + 1);
         }
     }
 
@@ -566,7 +465,7 @@ impl Cluster {
         match end {
             Some(end) if is_present => {
                 server.next[from] = end;
-                server.leader.report(Some(epoch), from, end as u64);
+                self.report(node, from, end);
             }
             Some(end) if counts_all => server.leader.report(None, from, end as u64),
             None if is_present => server.next[from] = server.next[from].saturating_sub(1),
@@ -580,6 +479,9 @@ impl Cluster {
         server.role = Role::Down;
         server.leader = Leader::new();
         server.reads = Reads::new(&server.leader);
+        if let Some(changes) = &mut self.changes {
+            changes.crash(node);
+        }
     }
 
     fn restart(&mut self, node: Node) {
