@@ -86,8 +86,9 @@ impl Leader {
                 replicas.remove(replica);
             }
         }
-        // One that was proposed, and lags now, is to go as any other.
-        if replicas == counted && counted == self.confirmed.replicas {
+        // One that was proposed, and lags now, is to go as any other. A leader no more counts none.
+        let is_settled = replicas == counted && counted == self.confirmed.replicas;
+        if is_settled || counted.is_empty() {
             return None;
         }
         Some(InSync {

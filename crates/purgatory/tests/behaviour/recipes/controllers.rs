@@ -209,6 +209,17 @@ fn controller_that_changes_the_set_itself_is_followed() {
     assert_eq!(cluster.proposed(), in_sync(1, ["leader", "a"]));
 }
 
+#[test]
+fn leader_that_was_replaced_proposes_no_empty_set() {
+    let cluster = Cluster::new(["leader", "a"]);
+    cluster.leader.fetched("b", 10).unwrap();
+    assert!(cluster.leader.proposal().is_some());
+    cluster.leader.logs.follow(&(), 1).unwrap();
+    assert_eq!(cluster.leader.proposal(), None);
+    cluster.leader.logs.remove(&());
+    assert_eq!(cluster.leader.proposal(), None);
+}
+
 /// The answer to the leader of epoch 1 comes as "a" leads epoch 2, here or elsewhere.
 #[test]
 fn answer_to_the_last_leader_leaves_the_next_ones_set() {
