@@ -76,7 +76,8 @@ where
     }
 
     /// Lets a member into the set, which has reported `value`. Returns how many waits this
-    /// completed, as [`report`](Self::report) does: some if the set was below its floor, or if a majority needs no more members now.
+    /// completed, as [`report`](Self::report) does: some if the set was below its floor, or if a
+    /// majority needs no more members now.
     ///
     /// Where a controller keeps the set, too, let the member in [*before* you tell
     /// it](crate::guide::recipes::alter_partition): once the controller may elect the member, nothing
@@ -92,14 +93,13 @@ where
     }
 
     /// Takes a member out of the set. Returns how many waits this completed, as
-    /// [`report`](Self::report) does: what it alone had held
-    /// back is acknowledged by the others, but not below the [floor](crate::Rule::floor).
+    /// [`report`](Self::report) does: what it alone had held back is acknowledged by the others, but
+    /// not below the [floor](crate::Rule::floor).
     ///
     /// Where a controller keeps the set, too, take the member out [*after* that has
     /// agreed](crate::guide::recipes::alter_partition): until then it may elect the member, which lacks
-    /// what the others acknowledge. By
-    /// [majority](crate::Rule::majority) only one member leaves or joins at a time, as its entry of the
-    /// log is appended, and the next one after that is acknowledged; the first after an entry of the
+    /// what the others acknowledge. By [majority](crate::Rule::majority) only one member leaves or joins
+    /// at a time, as its entry of the log is appended, and the next one after that is acknowledged; the first after an entry of the
     /// leader's own ([Raft, section 4.1][raft]). The members that are left after two may all lack a
     /// record.
     ///
