@@ -477,21 +477,3 @@ impl<T> Tasks<T> {
         self.shards.lock(0).make_no_page();
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Then no thread waits long for a wheel's lock.
-    #[test]
-    fn one_advance_hands_over_a_bounded_number_of_tasks() {
-        // Without a reaper.
-        let tasks = TaskTimer::on(Arc::new(Driver::new()), drop::<()>, None);
-        for _ in 0..1000 {
-            tasks.schedule_at(Moment::default(), ()).unwrap();
-        }
-        let advance = || (tasks.tasks.advance(0, 0).fired, tasks.len());
-        let advances: Vec<_> = std::iter::repeat_with(advance).take(4).collect();
-        assert_eq!(advances, [(256, 744), (256, 488), (256, 232), (232, 0)]);
-    }
-}

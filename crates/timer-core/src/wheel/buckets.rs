@@ -727,51 +727,6 @@ mod tests {
         index
     }
 
-    /// The bucket that is remembered is the one that the geometry gives.
-    #[test]
-    fn the_last_bucket_is_taken_only_where_it_is_the_right_one() {
-        let mut random = fastrand::Rng::with_seed(7);
-        for slots in [2, 20, 64] {
-            let size = WheelSize::new(slots).unwrap();
-            for phase in [0, 3, 1 << 40] {
-                let geometry = || Geometry::new(size, 2, phase);
-                let mut buckets = Buckets::new(geometry());
-                let mut nodes = Nodes::default();
-                let mut now: u64 = 0;
-                for step in 0..3_000 {
-                    // The present is 0 for a while, and deadlines are near. Then it moves a little,
-                    // at times far, and so do they.
-                    let mut delay = random.u64(0..4 * slots as u64);
-                    if step > 500 {
-                        now += random.u64(0..8) << random.u32(0..8);
-                        delay = random.u64(..) >> random.u32(30..64);
-                    }
-                    if step > 500 && random.u8(..) == 0 {
-                        now += random.u64(..) >> random.u32(4..64);
-                    }
-                    let mut from = now;
-                    if random.u8(..) < 8 {
-                        from = now.max(buckets.geometry.last_tick() - 200);
-                    }
-                    let deadline = from.saturating_add(delay).min(buckets.geometry.last_tick());
-                    if now > deadline {
-                        break;
-                    }
-                    let index = node(&mut nodes, deadline);
-                    let due = place(&mut nodes, &mut buckets, index, deadline, now);
-                    let right = geometry().bucket(deadline, now);
-                    let at = buckets.bucket_of(nodes.at(index));
-                    assert_eq!(at, Some((right.level, right.slot)), "{deadline} from {now}");
-                    assert_eq!(due, buckets.due(right));
-                    // It leaves at once, so that no bucket holds two units.
-                    let place = nodes.at_mut(index).take_place();
-                    assert!(buckets.remove(&mut nodes, index, place));
-                    nodes.release(index);
-                }
-            }
-        }
-    }
-
     #[test]
     fn the_higher_level_of_two_due_buckets_comes_first() {
         let (mut nodes, mut buckets) = buckets();
