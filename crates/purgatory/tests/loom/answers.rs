@@ -11,9 +11,12 @@ use std::{
 };
 
 use loom::thread;
-use purgatory::{CancelReason, WaitError, WaitFuture};
+use purgatory::{CancelReason, Reason, Replies, WaitError, WaitFuture};
+use timer_core::ManualTimer;
 
-use super::{MS, check, ending, failpoints::Failpoint, replies::replies, watermarks::watermarks};
+use super::{
+    MS, beside, check, ending, failpoints::Failpoint, replies::replies, watermarks::watermarks,
+};
 
 /// A task that counts how often it is woken.
 #[derive(Default)]
@@ -57,49 +60,49 @@ pub(super) fn answer<T>(
     }
 }
 
-#[test]
-fn deliver_against_poll() {
-    check(&[Failpoint::PollLeavesNoWaker], || {
-        let (_timer, replies) = replies();
-        let mut reply = replies.expect(1, MS).unwrap();
-        let network = replies.clone();
-        let network = thread::spawn(move || network.deliver(&1, 7));
-        let polled = poll(&mut reply);
-        assert_eq!(network.join().unwrap(), Ok(()));
-        assert_eq!(answer(&mut reply, polled), Ok(7));
-        assert!(replies.waits().is_empty());
-    });
+/// Ends a reply. The last handle may go with it.
+type End = fn(&ManualTimer, &mut Option<Replies<u8, u8>>);
+
+const fn cancelled(reason: CancelReason) -> Answer<u8> {
+    Err(WaitError::Cancelled(reason))
 }
 
-/// The reply ends by its time, and its callback wakes the task.
-#[test]
-fn expiry_against_poll() {
-    check(&[Failpoint::PollLeavesNoWaker], || {
-        let (timer, replies) = replies::<u8>();
-        let mut reply = replies.expect(1, MS).unwrap();
-        let time = thread::spawn(move || timer.advance(MS));
-        let polled = poll(&mut reply);
-        time.join().unwrap();
-        assert_eq!(answer(&mut reply, polled), Err(WaitError::Expired));
-    });
+static ENDS: [(End, Answer<u8>); 4] = [
+    (deliver, Ok(7)),
+    (|timer, _| timer.advance(MS), Err(WaitError::Expired)),
+    (
+        fail_all,
+        cancelled(CancelReason::Requested(Reason::text("closed"))),
+    ),
+    (|_, last| *last = None, cancelled(CancelReason::Dropped)),
+];
+
+fn deliver(_: &ManualTimer, replies: &mut Option<Replies<u8, u8>>) {
+    assert_eq!(replies.as_ref().unwrap().deliver(&1, 7), Ok(()));
 }
 
+fn fail_all(_: &ManualTimer, replies: &mut Option<Replies<u8, u8>>) {
+    assert_eq!(replies.as_ref().unwrap().fail_all("closed"), 1);
+}
+
+/// Whatever ends a reply as its task polls: that has the answer, or is woken for it.
 #[test]
-fn fail_all_against_poll() {
-    check(&[Failpoint::PollLeavesNoWaker], || {
-        let (_timer, replies) = replies::<u8>();
-        let mut reply = replies.expect(1, MS).unwrap();
-        let network = replies.clone();
-        let network = thread::spawn(move || network.fail_all("closed"));
-        let polled = poll(&mut reply);
-        assert_eq!(network.join().unwrap(), 1);
-        let closed = CancelReason::Requested("closed".into());
-        assert_eq!(
-            answer(&mut reply, polled),
-            Err(WaitError::Cancelled(closed))
-        );
-        assert!(replies.expect(1, MS).is_ok());
-    });
+fn end_of_reply_against_poll() {
+    for (end, expected) in &ENDS {
+        check(&[Failpoint::PollLeavesNoWaker], move || {
+            let (timer, replies) = replies();
+            let mut reply = replies.expect(1, MS).unwrap();
+            let mut handle = Some(replies);
+            let ends = thread::spawn(move || {
+                end(&timer, &mut handle);
+                (timer, handle)
+            });
+            let polled = poll(&mut reply);
+            let (_timer, handle) = ends.join().unwrap();
+            assert_eq!(answer(&mut reply, polled), *expected);
+            assert!(handle.is_none_or(|replies| replies.waits().is_empty()));
+        });
+    }
 }
 
 /// Two tasks poll, one after the other: the one that polled last is woken.
@@ -109,8 +112,7 @@ fn two_wakers_against_event() {
         let (_timer, replies) = replies();
         let mut reply = replies.expect(1, MS).unwrap();
         assert!(poll(&mut reply).1.is_pending());
-        let network = replies.clone();
-        let network = thread::spawn(move || network.deliver(&1, 7));
+        let network = beside(&replies, |network| network.deliver(&1, 7));
         let polled = poll(&mut reply);
         assert_eq!(network.join().unwrap(), Ok(()));
         assert_eq!(answer(&mut reply, polled), Ok(7));
@@ -123,8 +125,7 @@ fn answer_made_against_shutdown() {
     check(&[Failpoint::EndedIsFoundAgain], || {
         let (_timer, replies) = replies();
         let mut reply = replies.expect(1, MS).unwrap();
-        let network = replies.clone();
-        let network = thread::spawn(move || network.deliver_with(&1, || 7));
+        let network = beside(&replies, |network| network.deliver_with(&1, || 7));
         let left = replies.waits().shutdown(Duration::ZERO);
         let polled = poll(&mut reply);
         let expected = if network.join().unwrap() {
@@ -139,34 +140,6 @@ fn answer_made_against_shutdown() {
     });
 }
 
-/// The last handle is dropped: the future outlives the purgatory.
-#[test]
-fn purgatory_drop_against_poll() {
-    check(&[Failpoint::PollLeavesNoWaker], || {
-        let (_timer, replies) = replies::<u8>();
-        let mut reply = replies.expect(1, MS).unwrap();
-        let last = thread::spawn(move || drop(replies));
-        let polled = poll(&mut reply);
-        last.join().unwrap();
-        let dropped = Err(WaitError::Cancelled(CancelReason::Dropped));
-        assert_eq!(answer(&mut reply, polled), dropped);
-    });
-}
-
-#[test]
-fn advance_against_poll() {
-    check(&[Failpoint::PollLeavesNoWaker], || {
-        let (_timer, watermarks) = watermarks();
-        let mut wait = watermarks.wait_for(&1, 5, MS);
-        let leader = watermarks.clone();
-        let leader = thread::spawn(move || leader.advance(&1, 7));
-        let polled = poll(&mut wait);
-        assert_eq!(leader.join().unwrap(), Ok(1));
-        assert_eq!(answer(&mut wait, polled), Ok(7));
-        assert!(watermarks.waits().is_empty());
-    });
-}
-
 /// A future is dropped while its value comes: the wait ends once, as completed or as cancelled.
 #[test]
 fn advance_against_future_drop() {
@@ -174,8 +147,7 @@ fn advance_against_future_drop() {
         let (_timer, watermarks) = watermarks();
         let wait = watermarks.wait_for(&1, 5, MS);
         let never = watermarks.wait_for(&1, 9, MS);
-        let leader = watermarks.clone();
-        let leader = thread::spawn(move || leader.advance(&1, 7));
+        let leader = beside(&watermarks, |leader| leader.advance(&1, 7));
         drop((wait, never));
         let completed = leader.join().unwrap().unwrap() as u64;
         let waits = watermarks.waits();

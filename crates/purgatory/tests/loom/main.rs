@@ -9,7 +9,6 @@
 
 mod answers;
 mod arguments;
-mod epochs;
 mod failpoints;
 mod monitor;
 mod permits;
@@ -175,8 +174,7 @@ impl Setup {
         self: &Shared,
         act: impl FnOnce(&Setup) -> T + 'static,
     ) -> thread::JoinHandle<T> {
-        let setup = self.clone();
-        thread::spawn(move || act(&setup))
+        beside(self, |setup| act(setup))
     }
 
     /// Acts of this thread alone.
@@ -210,6 +208,15 @@ impl Setup {
         assert!(allowed.contains(&endings[0]), "ended as {:?}", endings[0]);
         assert_nothing_left(&self.purgatory);
     }
+}
+
+/// Another thread that does this with a handle of its own.
+fn beside<H: Clone + 'static, T: 'static>(
+    handle: &H,
+    act: impl FnOnce(&H) -> T + 'static,
+) -> thread::JoinHandle<T> {
+    let own = handle.clone();
+    thread::spawn(move || act(&own))
 }
 
 #[track_caller]
@@ -362,9 +369,8 @@ fn two_events_for_one_against_each_other() {
                 .try_complete_else_watch(consumer, &[1], MS)
                 .unwrap();
         }
-        let other = purgatory.clone();
         let puts = jobs.clone();
-        let put = thread::spawn(move || {
+        let put = beside(&purgatory, move |other| {
             puts.fetch_add(1, Relaxed);
             other.check_and_complete_one(&1);
         });

@@ -1,13 +1,12 @@
 //! Changes of a monitor's state against waits for them: a wait gets its value in every
 //! interleaving.
 
-use loom::thread;
 use purgatory::Monitor;
 use timer_core::ManualTimer;
 
 use super::{
-    MISSED, MS, ONE_KEY, ONE_SHARD, TWO_SHARDS, WHILE_WATCHING, assert_nothing_left, by_hand,
-    check, ending, failpoints::Failpoint,
+    MISSED, MS, ONE_KEY, ONE_SHARD, TWO_SHARDS, WHILE_WATCHING, assert_nothing_left, beside,
+    by_hand, check, ending, failpoints::Failpoint,
 };
 
 /// A state: the number of jobs that wait for a worker.
@@ -23,8 +22,7 @@ fn jobs() -> (ManualTimer, Jobs) {
 fn change_against_wait(faults: &[Failpoint], keys: &'static [u8], add: fn(&Jobs)) {
     check(faults, move || {
         let (_timer, jobs) = jobs();
-        let adding = jobs.clone();
-        let adds = thread::spawn(move || add(&adding));
+        let adds = beside(&jobs, move |adding| add(&adding));
         let mut wait = jobs.wait(keys, MS, |jobs| {
             jobs.checked_sub(1).map(|left| *jobs = left)
         });
@@ -61,8 +59,7 @@ fn two_updates_against_each_other() {
     check(&[Failpoint::EventLeavesNoRequest], || {
         let (_timer, jobs) = jobs();
         let mut wait = jobs.wait(&[1], MS, |jobs| (*jobs == 2).then_some(()));
-        let adding = jobs.clone();
-        let adds = thread::spawn(move || adding.update(|jobs| *jobs += 1));
+        let adds = beside(&jobs, |adding| adding.update(|jobs| *jobs += 1));
         jobs.update(|jobs| *jobs += 1);
         adds.join().unwrap();
         assert_eq!(ending(&mut wait), Some(Ok(())));

@@ -4,7 +4,7 @@ use loom::thread;
 use purgatory::{CancelReason, Permits, WaitError, sync::make_late};
 use timer_core::ManualTimer;
 
-use super::{MS, check, ending, failpoints::Failpoint};
+use super::{MS, beside, check, ending, failpoints::Failpoint};
 
 fn permits(limit: u64) -> (ManualTimer, Permits) {
     let timer = ManualTimer::new();
@@ -80,12 +80,9 @@ fn release_against_expiry_of_lease() {
         let lease = ending(&mut lease).expect("it is free").unwrap();
         let mut second = permits.acquire(1, 2 * MS);
         let mut third = permits.acquire(1, 2 * MS);
-        let time = thread::spawn(move || {
-            timer.advance(MS);
-            timer
-        });
+        let time = beside(&timer, |timer| timer.advance(MS));
         drop(lease);
-        let _timer = time.join().unwrap();
+        time.join().unwrap();
         let permit = ending(&mut second).expect("it came free").unwrap();
         assert!(ending(&mut third).is_none(), "it came free once");
         assert_eq!(permits.taken(), 1);
@@ -104,12 +101,9 @@ fn renewal_against_expiry_of_lease() {
         let mut lease = permits.lease(1, MS, MS);
         let lease = ending(&mut lease).expect("it is free").unwrap();
         let mut next = permits.lease(1, MS, 2 * MS);
-        let time = thread::spawn(move || {
-            timer.advance(MS);
-            timer
-        });
+        let time = beside(&timer, |timer| timer.advance(MS));
         let renewed = lease.renew(2 * MS);
-        let _timer = time.join().unwrap();
+        time.join().unwrap();
         assert_eq!(lease.is_lost(), !renewed);
         match ending(&mut next) {
             None => assert!(renewed),
@@ -169,8 +163,7 @@ fn close_against_acquire() {
     check(&[Failpoint::ClosedIsJoined], || {
         let (_timer, permits) = permits(1);
         let held = permits.try_acquire(1).unwrap();
-        let closing = permits.clone();
-        let closes = thread::spawn(move || closing.close());
+        let closes = beside(&permits, |closing| closing.close());
         let mut comes = permits.acquire(1, MS);
         closes.join().unwrap();
         let error = ending(&mut comes).expect("nobody serves it").unwrap_err();
@@ -196,8 +189,7 @@ fn late_permits() -> (ManualTimer, Permits<u64>) {
 fn change_of_the_limit_against_the_making_of_a_shard() {
     check(&[Failpoint::LookPassesTheUnmade], || {
         let (_timer, permits) = late_permits();
-        let changed = permits.clone();
-        let changes = thread::spawn(move || changed.add(1));
+        let changes = beside(&permits, |changed| changed.add(1));
         let held = permits.try_acquire_for(&1, 1).expect("one is free");
         let mut next = permits.acquire_for(&1, 1, MS);
         changes.join().unwrap();
@@ -212,8 +204,7 @@ fn change_of_the_limit_against_the_making_of_a_shard() {
 fn close_against_the_making_of_a_shard() {
     check(&[Failpoint::LookPassesTheUnmade], || {
         let (_timer, permits) = late_permits();
-        let closed = permits.clone();
-        let closes = thread::spawn(move || closed.close());
+        let closes = beside(&permits, |closed| closed.close());
         let held = permits.try_acquire_for(&1, 1);
         let mut next = permits.acquire_for(&1, 1, MS);
         closes.join().unwrap();

@@ -1,10 +1,9 @@
 //! Replica sets: reports against whatever changes the set meanwhile.
 
-use loom::thread;
 use purgatory::{CancelReason, ReplicaSets, Rule, WaitError};
 use timer_core::ManualTimer;
 
-use super::{MS, check, ending, failpoints::Failpoint};
+use super::{MS, beside, check, ending, failpoints::Failpoint};
 
 const GROUP: u8 = 1;
 const A: u8 = 1;
@@ -28,14 +27,6 @@ impl Sets {
         Sets { sets, _timer }
     }
 
-    fn elsewhere<T: 'static>(
-        &self,
-        act: impl FnOnce(&ReplicaSets<u8, u8>) -> T + 'static,
-    ) -> thread::JoinHandle<T> {
-        let sets = self.sets.clone();
-        thread::spawn(move || act(&sets))
-    }
-
     /// The end of a wait of this epoch; `None` while it goes on.
     fn wait(&self, epoch: u64, value: u64) -> purgatory::WaitFuture<u64> {
         self.sets.in_epoch(&GROUP, epoch).wait_for(value, MS)
@@ -55,7 +46,9 @@ fn late_report_against_a_new_epoch() {
     check(&[Failpoint::ReportEpochComparedUnlocked], || {
         let model = Sets::new(&[(A, 0), (B, 0)], Rule::at_least(2));
         let mut old = model.wait(0, 1);
-        let late = model.elsewhere(|sets| _ = sets.in_epoch(&GROUP, 0).report(&A, 1));
+        let late = beside(&model.sets, |sets| {
+            _ = sets.in_epoch(&GROUP, 0).report(&A, 1)
+        });
         let next = [(A, 0), (B, 0)];
         model
             .sets
@@ -76,7 +69,7 @@ fn join_against_an_epoch_of_the_same_members() {
     check(&[Failpoint::SetChangedInCopy], || {
         let model = Sets::new(&[(A, 0)], Rule::all());
         let mut old = model.wait(0, 1);
-        let join = model.elsewhere(|sets| sets.in_epoch(&GROUP, 0).join(B, 0));
+        let join = beside(&model.sets, |sets| sets.in_epoch(&GROUP, 0).join(B, 0));
         assert_eq!(model.sets.begin_epoch(&GROUP, 1, &A, 0), Ok(1));
         let joined = join.join().unwrap();
         assert!(epoch_over(ending(&mut old)));
@@ -93,7 +86,7 @@ fn join_against_an_epoch_of_the_same_members() {
 fn leave_against_an_epoch_of_the_same_members() {
     check(&[Failpoint::SetChangedInCopy], || {
         let model = Sets::new(&[(A, 0), (B, 0)], Rule::all());
-        let leave = model.elsewhere(|sets| sets.in_epoch(&GROUP, 0).leave(&B));
+        let leave = beside(&model.sets, |sets| sets.in_epoch(&GROUP, 0).leave(&B));
         model.sets.begin_epoch(&GROUP, 1, &A, 0).unwrap();
         let left = leave.join().unwrap();
         let mut wait = model.wait(1, 1);
@@ -111,7 +104,7 @@ fn acknowledging_report_against_a_new_epoch() {
     check(&[Failpoint::ReportEpochComparedUnlocked], || {
         let model = Sets::new(&[(A, 1), (B, 0)], Rule::all());
         let mut old = model.wait(0, 1);
-        let report = model.elsewhere(|sets| sets.in_epoch(&GROUP, 0).report(&B, 1));
+        let report = beside(&model.sets, |sets| sets.in_epoch(&GROUP, 0).report(&B, 1));
         let ended = model.sets.set(&GROUP, 1, [(A, 1), (B, 0)], 1, Rule::all());
         let reported = report.join().unwrap();
         match ending(&mut old) {
@@ -130,7 +123,9 @@ fn acknowledging_report_against_a_new_epoch() {
 fn report_against_removal_and_a_new_set() {
     check(&[Failpoint::ReportAdvancesUnlocked], || {
         let model = Sets::new(&[(A, 1), (B, 0)], Rule::all());
-        let report = model.elsewhere(|sets| _ = sets.in_epoch(&GROUP, 0).report(&B, 1));
+        let report = beside(&model.sets, |sets| {
+            _ = sets.in_epoch(&GROUP, 0).report(&B, 1)
+        });
         model.sets.remove(&GROUP);
         let next = [(A, 0), (B, 0)];
         model.sets.set(&GROUP, 1, next, 0, Rule::all()).unwrap();
@@ -146,7 +141,7 @@ fn report_against_removal() {
     check(&[Failpoint::ReportAdvancesUnlocked], || {
         let model = Sets::new(&[(A, 1), (B, 0)], Rule::all());
         let mut wait = model.wait(0, 1);
-        let report = model.elsewhere(|sets| sets.in_epoch(&GROUP, 0).report(&B, 1));
+        let report = beside(&model.sets, |sets| sets.in_epoch(&GROUP, 0).report(&B, 1));
         let removed = model.sets.remove(&GROUP);
         let reported = report.join().unwrap();
         match ending(&mut wait) {
@@ -166,8 +161,7 @@ fn removal_of_no_set_against_a_first_set() {
         let timer = ManualTimer::new();
         let sets = ReplicaSets::<u8, u8>::builder("loom").timer(&timer);
         let sets = sets.build().unwrap();
-        let other = sets.clone();
-        let remove = thread::spawn(move || _ = other.remove(&GROUP));
+        let remove = beside(&sets, |other| _ = other.remove(&GROUP));
         sets.set(&GROUP, 1, [(A, 0)], 0, Rule::all()).unwrap();
         remove.join().unwrap();
         if sets.epoch(&GROUP).is_some() {
@@ -188,8 +182,9 @@ fn removal_against_the_next_set_of_the_same_epoch() {
         let sets = sets.build().unwrap();
         sets.set(&GROUP, 0, [(A, 0)], 0, Rule::all()).unwrap();
         let mut wait = sets.in_epoch(&GROUP, 0).wait_for(1, MS);
-        let other = sets.clone();
-        let next = thread::spawn(move || other.set(&GROUP, 0, [(A, 1)], 1, Rule::all()));
+        let next = beside(&sets, |other| {
+            other.set(&GROUP, 0, [(A, 1)], 1, Rule::all())
+        });
         assert_eq!(sets.remove(&GROUP), 1);
         if let Ok(met) = next.join().unwrap() {
             assert_eq!(met, 0);
@@ -204,7 +199,9 @@ fn report_against_leave() {
     check(&[Failpoint::SetChangedInCopy], || {
         let model = Sets::new(&[(A, 1), (B, 0), (C, 0)], Rule::all());
         let mut wait = model.wait(0, 1);
-        let report = model.elsewhere(|sets| sets.in_epoch(&GROUP, 0).report(&B, 1).unwrap());
+        let report = beside(&model.sets, |sets| {
+            sets.in_epoch(&GROUP, 0).report(&B, 1).unwrap()
+        });
         let left = model.sets.in_epoch(&GROUP, 0).leave(&C).unwrap();
         assert_eq!(report.join().unwrap() + left, 1);
         assert_eq!(ending(&mut wait), Some(Ok(1)));
@@ -224,7 +221,9 @@ fn report_against_join() {
             .unwrap();
         model.sets.in_epoch(&GROUP, 1).report(&A, 1).unwrap();
         let mut wait = model.wait(1, 1);
-        let report = model.elsewhere(|sets| sets.in_epoch(&GROUP, 1).report(&B, 1).unwrap());
+        let report = beside(&model.sets, |sets| {
+            sets.in_epoch(&GROUP, 1).report(&B, 1).unwrap()
+        });
         let joined = model.sets.in_epoch(&GROUP, 1).join(C, 0);
         let reported = report.join().unwrap();
         match joined {
@@ -247,7 +246,9 @@ fn report_against_join_over_the_floor() {
     check(&[Failpoint::SetChangedInCopy], || {
         let model = Sets::new(&[(A, 0)], Rule::all().floor(2));
         let mut wait = model.wait(0, 1);
-        let report = model.elsewhere(|sets| sets.in_epoch(&GROUP, 0).report(&A, 1).unwrap());
+        let report = beside(&model.sets, |sets| {
+            sets.in_epoch(&GROUP, 0).report(&A, 1).unwrap()
+        });
         let joined = model.sets.in_epoch(&GROUP, 0).join(B, 1).unwrap();
         assert_eq!(report.join().unwrap() + joined, 1);
         assert_eq!(ending(&mut wait), Some(Ok(1)));
@@ -259,7 +260,7 @@ fn report_against_join_over_the_floor() {
 fn cancel_below_the_floor_against_a_join() {
     check(&[Failpoint::RemovalCancelsUnlocked], || {
         let model = Sets::new(&[(A, 0)], Rule::all().floor(2));
-        let cancel = model.elsewhere(|sets| sets.cancel_below_floor(&GROUP));
+        let cancel = beside(&model.sets, |sets| sets.cancel_below_floor(&GROUP));
         model.sets.in_epoch(&GROUP, 0).join(B, 0).unwrap();
         let mut wait = model.wait(0, 1);
         assert_eq!(cancel.join().unwrap(), 0);
@@ -267,25 +268,14 @@ fn cancel_below_the_floor_against_a_join() {
     });
 }
 
-/// The wait sees the watermark as it parks, or the report finds the wait.
-#[test]
-fn report_against_wait() {
-    check(&[Failpoint::ValueComparedUnlocked], || {
-        let model = Sets::new(&[(A, 1), (B, 0)], Rule::all());
-        let report = model.elsewhere(|sets| sets.in_epoch(&GROUP, 0).report(&B, 1).unwrap());
-        let mut wait = model.wait(0, 1);
-        report.join().unwrap();
-        assert_eq!(ending(&mut wait), Some(Ok(1)));
-        assert!(model.sets.waits().is_empty());
-    });
-}
-
-/// The same with a callback, which runs once.
+/// The wait sees the watermark as it parks, or the report finds the wait. Its callback runs once.
 #[test]
 fn report_against_park() {
     check(&[Failpoint::ValueComparedUnlocked], || {
         let model = Sets::new(&[(A, 1), (B, 0)], Rule::all());
-        let report = model.elsewhere(|sets| sets.in_epoch(&GROUP, 0).report(&B, 1).unwrap());
+        let report = beside(&model.sets, |sets| {
+            sets.in_epoch(&GROUP, 0).report(&B, 1).unwrap()
+        });
         let calls = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let counted = calls.clone();
         let then = move |_| _ = counted.fetch_add(1, super::SeqCst);
@@ -300,7 +290,9 @@ fn report_against_report() {
     check(&[Failpoint::SetChangedInCopy], || {
         let model = Sets::new(&[(A, 0), (B, 0)], Rule::all());
         let mut wait = model.wait(0, 1);
-        let report = model.elsewhere(|sets| sets.in_epoch(&GROUP, 0).report(&A, 1).unwrap());
+        let report = beside(&model.sets, |sets| {
+            sets.in_epoch(&GROUP, 0).report(&A, 1).unwrap()
+        });
         let own = model.sets.in_epoch(&GROUP, 0).report(&B, 1).unwrap();
         assert_eq!(report.join().unwrap() + own, 1);
         assert_eq!(ending(&mut wait), Some(Ok(1)));

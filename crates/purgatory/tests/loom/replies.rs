@@ -16,7 +16,7 @@ use timer_core::ManualTimer;
 use super::{
     MS,
     answers::{Task, answer, poll},
-    check, ending,
+    beside, check, ending,
     failpoints::Failpoint,
 };
 
@@ -46,8 +46,7 @@ fn reply_against_its_time() {
     check(&[Failpoint::HandsOverInTwoHolds], || {
         let (timer, replies) = replies();
         let mut reply = replies.expect(1, MS).unwrap();
-        let network = replies.clone();
-        let network = thread::spawn(move || network.deliver(&1, 7));
+        let network = beside(&replies, |network| network.deliver(&1, 7));
         timer.advance(MS);
         let expected = match network.join().unwrap() {
             Ok(()) => Ok(7),
@@ -67,8 +66,7 @@ fn place_of_reply_against_its_answer() {
         let replies = Replies::builder("loom").timer(&timer).max_parked(1);
         let replies: Replies<u8, u8> = replies.build().unwrap();
         let mut reply = replies.expect(1, MS).unwrap();
-        let network = replies.clone();
-        let network = thread::spawn(move || network.deliver(&1, 7));
+        let network = beside(&replies, |network| network.deliver(&1, 7));
         if ending(&mut reply).is_some() {
             assert!(replies.expect(1, MS).is_ok(), "there is no place");
         }
@@ -84,9 +82,8 @@ fn reply_against_its_client_that_goes() {
         let (_timer, replies) = replies();
         let value = Arc::new(());
         let reply = replies.expect(1, MS).unwrap();
-        let network = replies.clone();
         let delivered = value.clone();
-        let network = thread::spawn(move || network.deliver(&1, delivered));
+        let network = beside(&replies, |network| network.deliver(&1, delivered));
         drop(reply);
         let next = replies.expect(1, MS);
         let back = network.join().unwrap();
@@ -105,8 +102,7 @@ fn reply_against_its_client_that_goes() {
 fn one_key_expected_twice() {
     check(&[], || {
         let (_timer, replies) = replies();
-        let other = replies.clone();
-        let other = thread::spawn(move || other.expect(1, MS).ok());
+        let other = beside(&replies, |other| other.expect(1, MS).ok());
         let reply = replies.expect(1, MS).ok();
         let ends = [reply, other.join().unwrap()];
         assert_eq!(replies.deliver(&1, 7), Ok(()));
@@ -126,8 +122,7 @@ fn one_key_expected_twice() {
 fn all_fail_against_expecting_two() {
     check(&[Failpoint::FailsWhatCameAfter], || {
         let (_timer, replies) = replies::<u8>();
-        let network = replies.clone();
-        let network = thread::spawn(move || network.fail_all("closed"));
+        let network = beside(&replies, |network| network.fail_all("closed"));
         let mut ends = [2, 1].map(|key| replies.expect(key, MS).unwrap());
         let failed = network.join().unwrap();
         let ends = ends.each_mut().map(|reply| ending(reply).is_some());
@@ -141,8 +136,7 @@ fn all_fail_against_expecting_two() {
 fn expecting_against_shutdown() {
     check(&[Failpoint::ShutdownClosesNoShard], || {
         let (_timer, replies) = replies::<u8>();
-        let network = replies.clone();
-        let network = thread::spawn(move || network.waits().shutdown(Duration::ZERO));
+        let network = beside(&replies, |network| network.waits().shutdown(Duration::ZERO));
         let expected = replies.expect(1, MS);
         network.join().unwrap();
         match expected {
@@ -161,8 +155,7 @@ fn expecting_against_shutdown() {
 fn closing_scope_against_expect() {
     check(&[Failpoint::ClosedScopeExpects], || {
         let (_timer, waits, scope) = scope();
-        let network = scope.clone();
-        let network = thread::spawn(move || network.close("closed"));
+        let network = beside(&scope, |network| network.close("closed"));
         let asked = scope.expect(MS);
         let failed = network.join().unwrap();
         match asked {
@@ -184,8 +177,7 @@ fn fail_scope_against_expect() {
     check(&[], || {
         let (_timer, waits, scope) = scope();
         let (_, mut before) = scope.expect(MS).unwrap();
-        let network = scope.clone();
-        let network = thread::spawn(move || network.fail_all("closed"));
+        let network = beside(&scope, |network| network.fail_all("closed"));
         let asked = [(); 3].map(|()| scope.expect(MS).unwrap());
         network.join().unwrap();
         assert!(ending(&mut before).is_some(), "it was there before");
@@ -206,8 +198,7 @@ fn fail_scope_against_deliver() {
     check(&[Failpoint::HandsOverInTwoHolds], || {
         let (_timer, waits, scope) = scope();
         let (number, mut reply) = scope.expect(MS).unwrap();
-        let network = scope.clone();
-        let network = thread::spawn(move || network.deliver(number, 7));
+        let network = beside(&scope, move |network| network.deliver(number, 7));
         let failed = scope.fail_all("closed");
         let ended = ending(&mut reply);
         match network.join().unwrap() {
@@ -226,8 +217,7 @@ fn fail_scope_against_deliver() {
 fn guessed_reply_against_expect() {
     check(&[], || {
         let (_timer, waits, scope) = scope();
-        let network = scope.clone();
-        let network = thread::spawn(move || network.deliver(1, 6).is_ok());
+        let network = beside(&scope, |network| network.deliver(1, 6).is_ok());
         let (number, mut reply) = scope.expect(MS).unwrap();
         let guessed = network.join().unwrap();
         assert_eq!(scope.deliver(number, 7).is_ok(), !guessed);
@@ -243,11 +233,10 @@ fn made_value_against_next_request() {
     check(&[Failpoint::MadeValueGoesToKey], || {
         let (_timer, replies) = replies();
         let reply = replies.expect(1, MS).unwrap();
-        let network = replies.clone();
         let made_for = Arc::new(AtomicUsize::new(0));
         let request = Arc::new(AtomicUsize::new(1));
         let (noted, asked) = (made_for.clone(), request.clone());
-        let network = thread::spawn(move || {
+        let network = beside(&replies, move |network| {
             network.deliver_with(&1, || noted.store(asked.load(SeqCst), SeqCst))
         });
         drop(reply);
@@ -268,8 +257,7 @@ fn reassign_against_deliver() {
         let (_timer, client) = client();
         let [old, new] = [client.clone(), client.another()];
         let (number, mut reply) = old.expect(MS).unwrap();
-        let network = old.clone();
-        let network = thread::spawn(move || network.deliver(number, 7).is_ok());
+        let network = beside(&old, move |network| network.deliver(number, 7).is_ok());
         let moved = old.reassign(number, &new);
         let delivered = network.join().unwrap();
         assert_ne!(delivered, moved.is_ok());
@@ -356,8 +344,8 @@ fn reassign_against_its_end() {
             let (timer, client) = client();
             let [old, new] = [client.clone(), client.another()];
             let (number, reply) = old.expect(MS).unwrap();
-            let (from, to) = (old.clone(), new.clone());
-            let network = thread::spawn(move || from.reassign(number, &to).is_ok());
+            let to = new.clone();
+            let network = beside(&old, move |from| from.reassign(number, &to).is_ok());
             let mut reply = Some(reply);
             if expires {
                 timer.advance(MS);
@@ -385,8 +373,7 @@ fn reassign_against_fail_all() {
         // In the second shard and the first, which a failure visits in the other order.
         let [new, old] = [client.clone(), client.another()];
         let (number, mut reply) = old.expect(MS).unwrap();
-        let all = client.clone();
-        let network = thread::spawn(move || all.fail_every_scope("closed"));
+        let network = beside(&client, |all| all.fail_every_scope("closed"));
         let moved = old.reassign(number, &new);
         let failed = network.join().unwrap();
         assert_eq!(failed, 1, "{moved:?}");
@@ -403,8 +390,8 @@ fn reassign_against_reassign() {
         let [one, other] = [client.clone(), client.another()];
         let (first, _first) = one.expect(MS).unwrap();
         let (second, _second) = other.expect(MS).unwrap();
-        let (from, to) = (other.clone(), one.clone());
-        let network = thread::spawn(move || from.reassign(second, &to));
+        let to = one.clone();
+        let network = beside(&other, move |from| from.reassign(second, &to));
         assert_eq!(one.reassign(first, &other), Ok(2));
         assert_eq!(network.join().unwrap(), Ok(2));
         assert_eq!(client.waits().len(), 2);
@@ -419,8 +406,7 @@ fn reassign_against_shutdown() {
         let (_timer, client) = client();
         let [new, old] = [client.clone(), client.another()];
         let (number, mut reply) = old.expect(MS).unwrap();
-        let all = client.waits();
-        let network = thread::spawn(move || all.shutdown(Duration::ZERO));
+        let network = beside(&client, |all| all.waits().shutdown(Duration::ZERO));
         let moved = old.reassign(number, &new);
         network.join().unwrap();
         let refused = u64::from(moved == Err(WaitError::Closed));
@@ -437,8 +423,7 @@ fn deliver_up_to_against_deliver() {
         let (_timer, waits, scope) = scope();
         let (_, mut first) = scope.expect(MS).unwrap();
         let (number, mut second) = scope.expect(MS).unwrap();
-        let network = scope.clone();
-        let network = thread::spawn(move || network.deliver(number, 7).is_ok());
+        let network = beside(&scope, move |network| network.deliver(number, 7).is_ok());
         let confirmed = scope.deliver_up_to(number, 5);
         let delivered = network.join().unwrap();
         assert_eq!(confirmed, 2 - usize::from(delivered));
@@ -457,8 +442,7 @@ fn stream_against_deliver_and_end() {
         check(&[Failpoint::PollLeavesNoWaker], move || {
             let (_timer, replies) = replies();
             let mut stream = replies.expect_many(1, 9, MS).unwrap();
-            let network = replies.clone();
-            let network = thread::spawn(move || {
+            let network = beside(&replies, move |network| {
                 network.deliver(&1, 7).unwrap();
                 if ends {
                     network.fail_all("closed");
@@ -491,8 +475,7 @@ fn stream_end_against_its_last_replies() {
     check(&[Failpoint::StreamLooksOnce], || {
         let (_timer, replies) = replies();
         let mut stream = replies.expect_many(1, 2, MS).unwrap();
-        let network = replies.clone();
-        let network = thread::spawn(move || {
+        let network = beside(&replies, |network| {
             network.deliver(&1, 6).unwrap();
             network.deliver(&1, 7).unwrap();
         });

@@ -16,7 +16,7 @@ use timer_core::ManualTimer;
 use super::{
     MS,
     answers::{answer, poll},
-    assert_nothing_left, by_hand, check, ending,
+    assert_nothing_left, beside, by_hand, check, ending,
     failpoints::Failpoint,
 };
 
@@ -24,6 +24,14 @@ use super::{
 fn wait_for(purgatory: &Purgatory<u8>, flag: &Arc<AtomicBool>) -> WaitFuture<u8> {
     let seen = flag.clone();
     purgatory.wait(&[1], MS, move || seen.load(Relaxed).then_some(7))
+}
+
+/// A wait that yields a value once its flag is set.
+fn waiting() -> (ManualTimer, Purgatory<u8>, Arc<AtomicBool>, WaitFuture<u8>) {
+    let (timer, purgatory) = by_hand::<BoxedOperation>();
+    let flag = Arc::new(AtomicBool::new(false));
+    let wait = wait_for(&purgatory, &flag);
+    (timer, purgatory, flag, wait)
 }
 
 /// An event has the condition checked as a task polls: the answer comes before or after that.
@@ -35,14 +43,11 @@ fn poll_under_check() {
 
 /// A task polls a wait as the event comes that completes it, perhaps after another task did.
 fn poll_against_event(another_polled: bool) {
-    let (_timer, purgatory) = by_hand::<BoxedOperation>();
-    let flag = Arc::new(AtomicBool::new(false));
-    let mut wait = wait_for(&purgatory, &flag);
+    let (_timer, purgatory, flag, mut wait) = waiting();
     if another_polled {
         assert!(poll(&mut wait).1.is_pending());
     }
-    let other = purgatory.clone();
-    let event = thread::spawn(move || {
+    let event = beside(&purgatory, move |other| {
         flag.store(true, Relaxed);
         other.check_and_complete(&1);
     });
@@ -63,9 +68,7 @@ fn second_task_polls_under_check() {
 #[test]
 fn answer_of_ended_wait_against_poll() {
     check(&[Failpoint::AnswerMissesPoll], || {
-        let (timer, purgatory) = by_hand::<BoxedOperation>();
-        let flag = Arc::new(AtomicBool::new(false));
-        let mut wait = wait_for(&purgatory, &flag);
+        let (timer, purgatory, flag, mut wait) = waiting();
         let time = thread::spawn(move || timer.advance(MS));
         let polled = poll(&mut wait);
         time.join().unwrap();
@@ -80,9 +83,7 @@ fn answer_of_ended_wait_against_poll() {
 #[test]
 fn answer_of_ended_wait_against_future_drop() {
     check(&[], || {
-        let (timer, purgatory) = by_hand::<BoxedOperation>();
-        let flag = Arc::new(AtomicBool::new(false));
-        let wait = wait_for(&purgatory, &flag);
+        let (timer, purgatory, flag, wait) = waiting();
         let time = thread::spawn(move || timer.advance(MS));
         drop(wait);
         time.join().unwrap();
@@ -97,12 +98,9 @@ fn answer_of_ended_wait_against_future_drop() {
 #[test]
 fn answer_of_taken_wait_against_poll() {
     check(&[Failpoint::AnswerMissesPoll], || {
-        let (_timer, purgatory) = by_hand::<BoxedOperation>();
-        let flag = Arc::new(AtomicBool::new(false));
-        let mut wait = wait_for(&purgatory, &flag);
+        let (_timer, purgatory, flag, mut wait) = waiting();
         let id = wait.id().expect("the flag is not set");
-        let other = purgatory.clone();
-        let taker = thread::spawn(move || {
+        let taker = beside(&purgatory, move |other| {
             let taken = other.take(id).reached().expect("nothing checks it");
             flag.store(true, Relaxed);
             taken.on_complete(Outcome::Completed);
@@ -119,8 +117,7 @@ fn answer_of_taken_wait_against_poll() {
 fn event_against_next_event() {
     check(&[], || {
         let (_timer, purgatory) = by_hand::<BoxedOperation>();
-        let other = purgatory.clone();
-        let event = thread::spawn(move || other.check_and_complete(&1));
+        let event = beside(&purgatory, |other| other.check_and_complete(&1));
         let mut wait = purgatory.next_event(&[1], MS);
         let ended = event.join().unwrap();
         let (_, polled) = poll(&mut wait);
@@ -148,8 +145,7 @@ fn future_drop_against_event() {
             let yielded = value.clone();
             let condition = move || seen.load(Relaxed).then(|| yielded.clone());
             let future = purgatory.wait(&[1], MS, condition);
-            let other = purgatory.clone();
-            let event = thread::spawn(move || {
+            let event = beside(&purgatory, move |other| {
                 flag.store(yields, Relaxed);
                 other.check_and_complete(&1);
             });
@@ -173,8 +169,7 @@ fn future_drop_against_an_event_for_one() {
         let (_timer, purgatory) = by_hand::<BoxedOperation>();
         let first = purgatory.wait(&[1], MS, || false);
         let mut second = purgatory.next_event(&[1], MS);
-        let other = purgatory.clone();
-        let event = thread::spawn(move || other.check_and_complete_one(&1));
+        let event = beside(&purgatory, |other| other.check_and_complete_one(&1));
         drop(first);
         assert!(event.join().unwrap());
         assert_eq!(ending(&mut second), Some(Ok(())));
@@ -199,8 +194,7 @@ fn complete_of_a_wait_against_its_event() {
             let mut wait = purgatory.wait(&[1], MS, move || seen.load(Relaxed));
             let id = wait.id().expect("the flag is not set");
             flag.store(has_value, Relaxed);
-            let other = purgatory.clone();
-            let completes = thread::spawn(move || {
+            let completes = beside(&purgatory, move |other| {
                 if by_key {
                     other.complete_for_key(&1);
                 } else {
@@ -242,8 +236,7 @@ fn place_of_wait_against_its_answer() {
             .unwrap();
         let flag = Arc::new(AtomicBool::new(false));
         let mut wait = wait_for(&purgatory, &flag);
-        let other = purgatory.clone();
-        let event = thread::spawn(move || {
+        let event = beside(&purgatory, move |other| {
             flag.store(true, Relaxed);
             other.check_and_complete(&1);
         });

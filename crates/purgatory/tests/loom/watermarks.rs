@@ -1,30 +1,16 @@
-//! Watermarks: advances and removals of values against waits for them.
+//! Watermarks: advances, removals and epochs of values against waits for them, and waits for several
+//! keys. The module `replica_sets` has the epochs of sets.
 
-use loom::thread;
-use purgatory::{WaitError, Watermarks};
+use purgatory::{CancelReason, WaitError, Watermarks};
 use timer_core::ManualTimer;
 
-use super::{MS, check, ending, failpoints::Failpoint};
+use super::{MS, beside, check, ending, failpoints::Failpoint};
 
 /// Watermarks on a manual timer.
 pub(super) fn watermarks() -> (ManualTimer, Watermarks<u8>) {
     let timer = ManualTimer::new();
     let builder = Watermarks::builder("loom").timer(&timer);
     (timer, builder.build().unwrap())
-}
-
-/// Either the wait sees the value as it parks, or the advance finds the wait.
-#[test]
-fn advance_against_wait_for() {
-    check(&[Failpoint::ValueComparedUnlocked], || {
-        let (_timer, watermarks) = watermarks();
-        let leader = watermarks.clone();
-        let leader = thread::spawn(move || leader.advance(&1, 3));
-        let mut wait = watermarks.wait_for(&1, 2, MS);
-        leader.join().unwrap().unwrap();
-        assert_eq!(ending(&mut wait), Some(Ok(3)));
-        assert_eq!(watermarks.waits().len(), 0);
-    });
 }
 
 /// A wait has no place any more once its future has the value, so that another one can be parked.
@@ -35,8 +21,7 @@ fn place_of_wait_against_its_value() {
         let builder = Watermarks::builder("loom").timer(&timer).max_parked(1);
         let watermarks: Watermarks<u8> = builder.build().unwrap();
         let mut wait = watermarks.wait_for(&1, 2, MS);
-        let leader = watermarks.clone();
-        let leader = thread::spawn(move || leader.advance(&1, 3));
+        let leader = beside(&watermarks, |leader| leader.advance(&1, 3));
         if ending(&mut wait).is_some() {
             let next = watermarks.wait_for(&1, 4, MS);
             assert!(next.id().is_some(), "there is no place");
@@ -45,18 +30,19 @@ fn place_of_wait_against_its_value() {
     });
 }
 
-/// The higher of two advances stays, and each wait that they reach ends.
+/// The higher of two advances stays. Either the wait sees it as it parks, or that advance finds the wait.
 #[test]
 fn two_advances_against_wait() {
     check(&[Failpoint::ValueComparedUnlocked], || {
         let (_timer, watermarks) = watermarks();
         let advances = [2, 3].map(|value| {
-            let leader = watermarks.clone();
-            thread::spawn(move || leader.advance(&1, value))
+            beside(&watermarks, move |leader| {
+                leader.advance(&1, value).unwrap()
+            })
         });
         let mut wait = watermarks.wait_for(&1, 3, MS);
         for advance in advances {
-            _ = advance.join().unwrap().unwrap();
+            advance.join().unwrap();
         }
         let ended = (ending(&mut wait), watermarks.value(&1));
         assert_eq!(ended, (Some(Ok(3)), Some(3)));
@@ -68,10 +54,8 @@ fn two_advances_against_wait() {
 fn advance_and_removal_against_wait() {
     check(&[Failpoint::ValueComparedUnlocked], || {
         let (timer, watermarks) = watermarks();
-        let leader = watermarks.clone();
-        let controller = watermarks.clone();
-        let leader = thread::spawn(move || leader.advance(&1, 2));
-        let controller = thread::spawn(move || controller.remove(&1));
+        let leader = beside(&watermarks, |leader| leader.advance(&1, 2));
+        let controller = beside(&watermarks, |controller| controller.remove(&1));
         let mut wait = watermarks.wait_for(&1, 2, MS);
         leader.join().unwrap().unwrap();
         let cancelled = controller.join().unwrap();
@@ -94,8 +78,9 @@ fn advance_and_removal_against_wait() {
 fn epoch_against_late_advance() {
     check(&[Failpoint::EpochComparedUnlocked], || {
         let (timer, watermarks) = watermarks();
-        let old_leader = watermarks.clone();
-        let old_leader = thread::spawn(move || old_leader.in_epoch(&1, 0).advance(9));
+        let old_leader = beside(&watermarks, |old_leader| {
+            old_leader.in_epoch(&1, 0).advance(9)
+        });
         watermarks.begin_epoch(&1, 1, 2).unwrap();
         let mut wait = watermarks.wait_for(&1, 3, MS);
         _ = old_leader.join().unwrap();
@@ -103,5 +88,84 @@ fn epoch_against_late_advance() {
         assert_eq!(of, (Some(2), Some(1)));
         timer.advance(MS);
         assert_eq!(ending(&mut wait), Some(Err(WaitError::Expired)));
+    });
+}
+
+/// A wait that was parked before belongs to the last epoch; one that comes later, to the new.
+#[test]
+fn epoch_against_wait() {
+    check(&[Failpoint::EpochAnswersLast], || {
+        let (_timer, watermarks) = watermarks();
+        let mut before = watermarks.wait_for(&1, 2, MS);
+        let leader = beside(&watermarks, |leader| {
+            let ended = leader.begin_epoch(&1, 1, 2).unwrap();
+            ended + leader.in_epoch(&1, 1).advance(3).unwrap()
+        });
+        let mut wait = watermarks.wait_for(&1, 3, MS);
+        let ended = leader.join().unwrap();
+        let over = WaitError::Cancelled(CancelReason::EpochOver {
+            epoch: 0,
+            present: 1,
+        });
+        assert_eq!(ending(&mut before), Some(Err(over.clone())));
+        match ending(&mut wait) {
+            Some(Err(error)) => assert_eq!((error, ended), (over, 2)),
+            Some(Ok(value)) => assert!(value == 3 && ended <= 2),
+            None => panic!("it goes on"),
+        }
+    });
+}
+
+/// A wait that names its epoch is cancelled or refused: the next one never meets it.
+#[test]
+fn epoch_against_wait_that_names_its_own() {
+    check(&[Failpoint::ValueComparedUnlocked], || {
+        let (_timer, watermarks) = watermarks();
+        let leader = beside(&watermarks, |leader| {
+            leader.begin_epoch(&1, 1, 0).unwrap();
+            leader.in_epoch(&1, 1).advance(3).unwrap();
+        });
+        let mut wait = watermarks.in_epoch(&1, 0).wait_for(2, MS);
+        leader.join().unwrap();
+        let ended = ending(&mut wait);
+        let is_over = matches!(
+            ended,
+            Some(Err(
+                WaitError::Cancelled(CancelReason::EpochOver { .. }) | WaitError::OtherEpoch { .. }
+            ))
+        );
+        assert!(is_over, "{ended:?}");
+        assert!(watermarks.waits().is_empty());
+    });
+}
+
+/// Each of two keys in a shard of its own is advanced by a thread of its own.
+#[test]
+fn values_against_wait_for_each() {
+    check(&[Failpoint::ValueComparedUnlocked], || {
+        let (_timer, watermarks) = watermarks();
+        let advances =
+            [1, 2].map(|key| beside(&watermarks, move |leader| leader.advance(&key, 1).unwrap()));
+        let mut wait = watermarks.wait_for_each(&[(1, 1), (2, 1)], MS);
+        for advance in advances {
+            advance.join().unwrap();
+        }
+        let ended = (ending(&mut wait), watermarks.waits().len());
+        assert_eq!(ended, (Some(Ok(vec![(1, 1), (2, 1)])), 0));
+    });
+}
+
+/// A wait for two keys is dropped while they are reached: none of its parts stays.
+#[test]
+fn values_against_drop_of_wait_for_each() {
+    check(&[Failpoint::DroppedFutureLeavesOperation], || {
+        let (_timer, watermarks) = watermarks();
+        let wait = watermarks.wait_for_each(&[(1, 1), (2, 1)], MS);
+        let never = watermarks.wait_for_each(&[(1, 9), (2, 1)], MS);
+        let leader = beside(&watermarks, |leader| _ = leader.advance(&2, 1).unwrap());
+        drop((wait, never));
+        leader.join().unwrap();
+        assert!(watermarks.waits().is_empty());
+        assert_eq!(watermarks.lowest_waiting(&1), None);
     });
 }
