@@ -1,7 +1,5 @@
 //! Bounds: of the waits, whose places come back; of the work in one lock hold.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use crate::support::*;
 
 /// Waits of one key.
@@ -49,14 +47,14 @@ fn callbacks_stay_in_a_call_that_has_room_for_them_whatever_their_keys() {
     let ran = Arc::new(AtomicUsize::new(0));
     for number in 0..1000 {
         let ran = ran.clone();
-        let counts = when(|| false, move |_| _ = ran.fetch_add(1, Relaxed));
+        let counts = when(|| false, move |_| _ = ran.fetch_add(1, SeqCst));
         purgatory.park(counts, &[number.to_string()], NEVER);
     }
     let inside = purgatory.clone();
     let cancels = when(|| false, move |_| _ = inside.cancel_all("over"));
     purgatory.park(cancels, &["first".to_owned()], NEVER);
     assert_eq!(purgatory.complete_for_key("first"), 1);
-    assert_eq!((ran.load(Relaxed), later.len()), (1000, 0));
+    assert_eq!((ran.load(SeqCst), later.len()), (1000, 0));
 }
 
 /// An event checks its waiters in steps. In the first of them another walk of the shard breaks off,
@@ -82,26 +80,11 @@ fn an_event_in_steps_reaches_the_last_waiter() {
     assert_eq!((over(&mut last), waits.len()), (Ok(()), 1));
 }
 
-/// A clock that a test sets. It does not keep step with a sleep.
-#[derive(Clone, Debug, Default)]
-struct Set(Arc<AtomicU64>);
-
-impl Clock for Set {
-    fn now_ns(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-
-    fn sleep_max(&self) -> Option<std::time::Duration> {
-        Some(MS)
-    }
-}
-
 /// A shard of which many are due is unlocked between some, in the kernel and in the table.
 #[test]
 fn many_that_are_due_expire_in_several_lock_holds() {
-    let clock = Set::default();
-    let timer = SystemTimer::builder().clock(clock.clone()).inline();
-    let timer = timer.build().unwrap();
+    let hand = ManualTimer::new();
+    let timer = system_timer(|builder| builder.clock(hand.clock()).inline());
     let values = Watermarks::<u32>::on(&timer, "test").unwrap();
     let parked = Purgatory::<u32>::on(&timer, "test").unwrap();
     let (seen_by_values, of_values) = mpsc::channel();
@@ -115,7 +98,7 @@ fn many_that_are_due_expire_in_several_lock_holds() {
         let parked = parked.try_complete_else_watch(when(|| false, see), &[1], SECOND);
         assert!(matches!(parked, Ok(Some(_))));
     }
-    clock.0.store(2 * SECOND.as_nanos() as u64, Relaxed);
+    hand.pass(2 * SECOND);
     for seen in [of_values, of_parked] {
         let left: Vec<usize> = seen.iter().take(MANY).collect();
         assert!(left[0] >= MANY - HOLD, "{left:?}");

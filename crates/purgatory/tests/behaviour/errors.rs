@@ -102,7 +102,10 @@ fn refusals_are_limits_or_shutdowns_or_neither() {
     ];
     let limits = [Full { limit: 1 }, TooManyKeys { limit: 1 }];
     let neither = [
-        too_heavy(2, 1),
+        TooHeavy {
+            weight: 2,
+            limit: 1,
+        },
         Late,
         NoKeys,
         AlreadyExpected,

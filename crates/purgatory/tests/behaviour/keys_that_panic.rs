@@ -16,48 +16,37 @@ impl Clone for Uncloneable {
     }
 }
 
-/// Calls its purgatory as it is dropped.
-struct LooksBack {
-    waits: Purgatory<Uncloneable, LooksBack>,
-    seen: mpsc::Sender<usize>,
-}
-
-impl DelayedOperation for LooksBack {
-    fn try_complete(&mut self) -> bool {
-        false
-    }
-
-    fn on_complete(self, _: Outcome) {}
-}
-
-impl Drop for LooksBack {
-    fn drop(&mut self) {
-        self.seen.send(self.waits.len()).unwrap();
-    }
+/// Makes a call that unwinds, with a value that looks into its form as it is dropped: that waits for
+/// ever if the form is locked. Returns what it saw.
+#[track_caller]
+fn seen_by_dropped<T: Send + 'static>(
+    look: impl Fn() -> T + Send + 'static,
+    call: impl FnOnce(OnDrop) + Send + 'static,
+) -> T {
+    let (seen, looks) = mpsc::channel();
+    in_time(move || {
+        let value = OnDrop::new(move || seen.send(look()).unwrap());
+        assert!(catch_unwind(AssertUnwindSafe(|| call(value))).is_err());
+    });
+    looks.try_recv().unwrap()
 }
 
 /// The operation of a call that unwinds is dropped with nothing locked.
 #[test]
 fn operation_whose_key_panics_is_dropped_unlocked() {
-    let keys = || [Uncloneable(1), Uncloneable(2)];
-    type Way = fn(&[Uncloneable; 2]) -> Watches<'_, Uncloneable>;
-
-    let ways: [Way; 2] = [|keys| Watches::keys(&keys[..1]), |keys| Watches::keys(keys)];
-    for (number, way) in ways.into_iter().enumerate() {
-        let (_timer, waits) = by_hand();
-        let (seen, looks) = mpsc::channel();
-        let own = waits.clone();
-        let parker = thread::spawn(move || {
-            let operation = LooksBack {
-                waits: own.clone(),
-                seen,
-            };
-            let keys = keys();
-            let park = || own.try_complete_else_watch(operation, way(&keys), NEVER);
-            assert!(catch_unwind(AssertUnwindSafe(park)).is_err());
-        });
-        assert_eq!(looks.recv_timeout(MINUTE), Ok(0), "way {number}");
-        parker.join().unwrap();
+    for count in [1, 2] {
+        let (_timer, waits): (_, Purgatory<Uncloneable>) = by_hand();
+        let (looks, own) = (waits.clone(), waits.clone());
+        let park = move |value| {
+            let operation = when(|| false, move |_| drop(value));
+            let keys = [Uncloneable(1), Uncloneable(2)];
+            _ = own.try_complete_else_watch(operation, &keys[..count], NEVER);
+        };
+        assert_eq!(
+            seen_by_dropped(move || looks.len(), park),
+            0,
+            "{count} keys"
+        );
         assert_empty(&waits);
         assert_eq!(waits.stats().checks, 1, "it was checked before");
     }
@@ -67,26 +56,11 @@ fn operation_whose_key_panics_is_dropped_unlocked() {
 #[test]
 fn callback_whose_key_panics_is_dropped_unlocked() {
     let (_timer, waits, values) = watermarks_with(|builder| builder.shards(1));
-    let (seen, looks) = mpsc::channel();
-    let own = values.clone();
-    let parker = thread::spawn(move || {
-        let looks_back = LooksBackAt(own.clone(), seen);
-        let then = move |_| drop(looks_back);
-        let park = || own.park(&Uncloneable(1), 1, NEVER, then);
-        assert!(catch_unwind(AssertUnwindSafe(park)).is_err());
-    });
-    assert_eq!(looks.recv_timeout(Duration::from_secs(10)), Ok(None));
-    parker.join().unwrap();
+    let looks = values.clone();
+    let park = move |value| _ = values.park(&Uncloneable(1), 1, NEVER, move |_| drop(value));
+    let seen = seen_by_dropped(move || looks.value(&Uncloneable(1)), park);
+    assert_eq!(seen, None);
     assert_nothing_waits(&waits);
-}
-
-/// Looks into its values as it is dropped.
-struct LooksBackAt(Watermarks<Uncloneable>, mpsc::Sender<Option<u64>>);
-
-impl Drop for LooksBackAt {
-    fn drop(&mut self) {
-        self.1.send(self.0.value(&Uncloneable(1))).unwrap();
-    }
 }
 
 thread_local! {
@@ -173,46 +147,40 @@ fn panic_of_key_signalled_in_callback_is_counted() {
 /// The shard is free by then: the value looks at the waits.
 #[test]
 fn a_reply_whose_key_panics_is_dropped_unlocked() {
-    let timer = ManualTimer::new();
-    let replies = Replies::<Comparable, OnDrop>::on(&timer, "test").unwrap();
-    let reply = replies.expect(Comparable(1), NEVER).unwrap();
-    let (seen, looks) = mpsc::channel();
-    let inside = replies.clone();
-    let network = thread::spawn(move || {
-        let waits = inside.waits();
-        let value = OnDrop::new(move || seen.send(waits.len()).unwrap());
-        let delivered = with_comparisons(0, || inside.deliver(&Comparable(1), value).is_ok());
-        assert!(delivered.is_err());
-    });
-    assert_eq!(looks.recv_timeout(MINUTE), Ok(1));
-    network.join().unwrap();
-    drop(reply);
+    let replies = Replies::<Comparable, OnDrop>::on(&ManualTimer::new(), "test").unwrap();
+    let _reply = replies.expect(Comparable(1), NEVER).unwrap();
+    let waits = replies.waits();
+    let deliver = move |value| {
+        panic_after(0);
+        _ = replies.deliver(&Comparable(1), value);
+    };
+    assert_eq!(seen_by_dropped(move || waits.len(), deliver), 1);
 }
 
 /// More than leave their key under one lock hold.
 const MANY: usize = 150;
 
-/// The key is looked up once: what the value reaches is found again by the value.
+/// The key is looked up once, whatever waits for it: what the value reaches is found again by the value.
 #[test]
-fn an_advance_that_has_begun_completes_all() {
-    let (_timer, _, values) = watermarks();
-    let key = Comparable(1);
-    let mut waits: Vec<_> = (0..MANY).map(|_| values.wait_for(&key, 5, NEVER)).collect();
-    let advanced = with_comparisons(1, || values.advance(&key, 5));
-    assert_eq!(advanced.unwrap(), Ok(MANY));
-    assert!(waits.iter_mut().all(|wait| over(wait) == Ok(5)));
-}
-
-/// The key is looked up once, whatever waits for it.
-#[test]
-fn removal_that_has_begun_cancels_all() {
-    let (_timer, waits, values) = watermarks();
-    let key = Comparable(1);
-    let mut parked: Vec<_> = (0..MANY).map(|_| values.wait_for(&key, 5, NEVER)).collect();
-    let removed = with_comparisons(1, || values.remove(&key));
-    assert_eq!(removed.unwrap(), MANY);
-    assert!(parked.iter_mut().all(|wait| over(wait).is_err()));
-    assert_eq!((waits.len(), waits.keys()), (0, 0));
+fn a_change_that_has_begun_ends_all_waits_of_its_key() {
+    type Change = fn(&Watermarks<Comparable>, &Comparable) -> usize;
+    let changes: [(Change, bool); 2] = [
+        (|values, key| values.advance(key, 5).unwrap(), true),
+        (|values, key| values.remove(key), false),
+    ];
+    for (change, completes) in changes {
+        let (_timer, waits, values) = watermarks();
+        let key = Comparable(1);
+        let mut parked: Vec<_> = (0..MANY).map(|_| values.wait_for(&key, 5, NEVER)).collect();
+        let ended = with_comparisons(1, || change(&values, &key));
+        assert_eq!(ended.unwrap(), MANY);
+        assert!(
+            parked
+                .iter_mut()
+                .all(|wait| over(wait).is_ok() == completes)
+        );
+        assert_nothing_waits(&waits);
+    }
 }
 
 /// A key that panics as it is dropped, once it is armed, if its number is even and not 0.
@@ -227,6 +195,15 @@ impl Drop for Panics {
             panic!("dropped");
         }
     }
+}
+
+/// Makes a call as such keys panic. Their panics are contained.
+#[track_caller]
+fn armed<T>(armed: &Arc<AtomicBool>, call: impl FnOnce() -> T) -> T {
+    armed.store(true, SeqCst);
+    let called = catch_unwind(AssertUnwindSafe(call));
+    armed.store(false, SeqCst);
+    called.expect("the panics are contained")
 }
 
 fn undroppable(number: usize, armed: &Arc<AtomicBool>) -> Undroppable {
@@ -246,8 +223,8 @@ fn a_key_that_panics_as_it_is_dropped_harms_no_other_operation() {
     for end in ends {
         for own_is_first in [true, false] {
             let (timer, waits) = by_hand_with(|builder| builder.max_parked(3));
-            let armed = Arc::new(AtomicBool::new(false));
-            let key = |number| undroppable(number, &armed);
+            let panics = Arc::new(AtomicBool::new(false));
+            let key = |number| undroppable(number, &panics);
             let (tell, told) = mpsc::channel();
             let holds = Arc::new(AtomicBool::new(false));
             for number in 1..=3 {
@@ -262,9 +239,7 @@ fn a_key_that_panics_as_it_is_dropped_harms_no_other_operation() {
             }
             holds.store(true, SeqCst);
             let shared = key(0);
-            armed.store(true, SeqCst);
-            end(&timer, &waits, &shared);
-            armed.store(false, SeqCst);
+            armed(&panics, || end(&timer, &waits, &shared));
             let mut ended: Vec<_> = told.try_iter().collect();
             ended.sort_unstable();
             assert_eq!((ended, waits.stats().panics), (vec![1, 2, 3], 1));
@@ -280,13 +255,11 @@ fn a_key_that_panics_as_it_is_dropped_harms_no_other_operation() {
 #[test]
 fn a_key_that_panics_as_its_request_is_answered_is_contained() {
     let replies: Replies<Undroppable, u8> = Replies::on(&ManualTimer::new(), "test").unwrap();
-    let armed = Arc::new(AtomicBool::new(false));
-    let key = || undroppable(2, &armed);
+    let panics = Arc::new(AtomicBool::new(false));
+    let key = || undroppable(2, &panics);
     let mut reply = replies.expect(key(), MINUTE).unwrap();
     let asked = key();
-    armed.store(true, SeqCst);
-    assert_eq!(replies.deliver(&asked, 7), Ok(()));
-    armed.store(false, SeqCst);
+    assert_eq!(armed(&panics, || replies.deliver(&asked, 7)), Ok(()));
     assert_eq!(
         (over(&mut reply), replies.waits().stats().panics),
         (Ok(7), 1)
@@ -300,9 +273,7 @@ fn several_keys_that_panic_as_they_are_dropped_are_contained() {
     let (_timer, waits, values) = watermarks_with(|builder| builder);
     let keys = [(undroppable(2, &panics), 1), (undroppable(2, &panics), 2)];
     let each = values.wait_for_each(&keys, NEVER);
-    panics.store(true, SeqCst);
-    assert!(catch_unwind(AssertUnwindSafe(|| drop(each))).is_ok());
-    panics.store(false, SeqCst);
+    armed(&panics, || drop(each));
     assert_nothing_waits(&waits);
     assert_eq!(
         waits.stats().panics,
@@ -319,10 +290,7 @@ fn keys_of_a_failure_that_panic_are_contained() {
     let key = undroppable(2, &panics);
     let mut each = values.wait_for_each(&[(key.clone(), 1), (key.clone(), 2)], NEVER);
     waits.cancel_all("over");
-    panics.store(true, SeqCst);
-    let taken = catch_unwind(AssertUnwindSafe(|| over(&mut each)));
-    panics.store(false, SeqCst);
-    assert!(taken.unwrap().is_err());
+    assert!(armed(&panics, || over(&mut each)).is_err());
     assert_eq!(waits.stats().panics, 2);
 }
 
@@ -338,16 +306,13 @@ fn members_that_panic_as_they_are_dropped_harm_no_other() {
     assert_eq!(set(1, first), Ok(0));
     let leader = &members[0].0;
     let mut wait = sets.in_epoch(&1, 1).wait_for(9, NEVER);
-    panics.store(true, SeqCst);
-    let changed = catch_unwind(AssertUnwindSafe(|| {
+    armed(&panics, || {
         assert_eq!(set(1, second), Err(other_epoch(1, 1)));
         assert_eq!(set(2, twice), Err(WaitError::IsMember));
         assert_eq!(set(2, third), Ok(1));
         assert_eq!(sets.begin_epoch(&1, 3, leader, 8), Ok(0));
         assert_eq!(sets.remove(&1), 0);
-    }));
-    panics.store(false, SeqCst);
-    assert!(changed.is_ok());
+    });
     assert!(over(&mut wait).is_err());
     assert_eq!(sets.watermark(&1), None);
 }

@@ -4,13 +4,6 @@ use crate::support::*;
 
 type Texts = Replies<u64, &'static str>;
 
-/// Creates replies on a manual timer, with their waits for inspection.
-fn replies() -> (ManualTimer, Waits<u64>, Texts) {
-    let timer = ManualTimer::new();
-    let replies = Replies::on(&timer, "test").unwrap();
-    (timer, replies.waits(), replies)
-}
-
 /// An expired reply has ended, though the executor has not run its callback yet.
 #[test]
 fn keys_are_free_at_once_though_the_executor_is_late() {

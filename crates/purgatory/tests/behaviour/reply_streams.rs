@@ -2,15 +2,7 @@
 
 use crate::support::*;
 
-type Texts = Replies<u64, &'static str>;
 type Next = Option<Result<&'static str, WaitError>>;
-
-/// Creates replies on a manual timer, with their waits for inspection.
-fn replies() -> (ManualTimer, Waits<u64>, Texts) {
-    let timer = ManualTimer::new();
-    let replies = Replies::on(&timer, "test").unwrap();
-    (timer, replies.waits(), replies)
-}
 
 /// The next reply of a stream that has one, or has ended.
 #[track_caller]
@@ -120,8 +112,7 @@ fn a_stream_ends_with_the_reply_that_its_test_accepts() {
 /// Its replies go with it, and its key is free.
 #[test]
 fn a_dropped_stream_leaves_nothing() {
-    let timer = ManualTimer::new();
-    let replies: Replies<u64, Arc<()>> = Replies::on(&timer, "test").unwrap();
+    let (_timer, _, replies) = replies();
     let value = Arc::new(());
     let stream = replies.expect_many(1, 2, SECOND).unwrap();
     replies.deliver(&1, value.clone()).unwrap();

@@ -7,15 +7,17 @@ const KEYS: u32 = 200;
 /// The keys in the order in which their waits ended.
 type Order = Arc<Mutex<Vec<u32>>>;
 
-/// Returns the order in which `story` ends what it parks on a timer of its own, twice.
-fn twice(story: impl Fn(&ManualTimer, &Order)) -> [Vec<u32>; 2] {
-    [(); 2].map(|()| {
+/// Checks that `story` ends what it parks in the same order twice, each time on a timer of its own.
+#[track_caller]
+fn ends_alike(story: impl Fn(&ManualTimer, &Order)) {
+    let [one, other] = [(); 2].map(|()| {
         let order = Order::default();
         story(&ManualTimer::new(), &order);
         let ended = order.lock().unwrap().clone();
         assert_eq!(ended.len(), KEYS as usize);
         ended
-    })
+    });
+    assert_eq!(one, other);
 }
 
 /// Ends as a task does that is woken: notes the key.
@@ -37,19 +39,17 @@ fn parked(timer: &ManualTimer, order: &Order) -> Purgatory<u32> {
 
 #[test]
 fn all_that_is_cancelled_or_shut_down_ends_in_the_same_order() {
-    let [one, other] = twice(|timer, order| {
+    ends_alike(|timer, order| {
         assert_eq!(parked(timer, order).cancel_all("over"), KEYS as usize);
     });
-    assert_eq!(one, other);
-    let [one, other] = twice(|timer, order| {
+    ends_alike(|timer, order| {
         parked(timer, order).shutdown(Duration::ZERO);
     });
-    assert_eq!(one, other);
 }
 
 #[test]
 fn a_change_of_shared_state_ends_waits_in_the_same_order() {
-    let [one, other] = twice(|timer, order| {
+    ends_alike(|timer, order| {
         let monitor: Monitor<u32, bool> = Monitor::on(timer, "test", false).unwrap();
         let mut waits = Vec::new();
         for key in 0..KEYS {
@@ -59,12 +59,11 @@ fn a_change_of_shared_state_ends_waits_in_the_same_order() {
         }
         monitor.update(|is_open| *is_open = true);
     });
-    assert_eq!(one, other);
 }
 
 #[test]
 fn permits_of_all_keys_are_handed_out_in_the_same_order() {
-    let [one, other] = twice(|timer, order| {
+    ends_alike(|timer, order| {
         let builder = Permits::keyed_builder("test").timer(timer);
         let permits = builder.limit(1).build().unwrap();
         let held: Vec<_> = (0..KEYS)
@@ -79,5 +78,4 @@ fn permits_of_all_keys_are_handed_out_in_the_same_order() {
         permits.resize(2);
         drop(held);
     });
-    assert_eq!(one, other);
 }

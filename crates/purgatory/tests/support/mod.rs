@@ -52,11 +52,6 @@ pub fn other_epoch(named: u64, present: u64) -> WaitError {
     WaitError::OtherEpoch { named, present }
 }
 
-/// The refusal of a request for more permits than there are.
-pub fn too_heavy(weight: u64, limit: u64) -> WaitError {
-    WaitError::TooHeavy { weight, limit }
-}
-
 /// Creates a purgatory of [`Op`]s on a manual timer.
 pub fn waiting() -> (ManualTimer, Waiting) {
     by_hand()
@@ -99,6 +94,13 @@ pub fn watermarks_with<K: WatchKey>(
     let builder = Watermarks::builder("test").timer(&timer);
     let watermarks = build(builder).build().unwrap();
     (timer, watermarks.waits(), watermarks)
+}
+
+/// Creates replies on a manual timer, with their waits for inspection.
+pub fn replies<V: Send + 'static>() -> (ManualTimer, Waits<u64>, Replies<u64, V>) {
+    let timer = ManualTimer::new();
+    let replies = Replies::on(&timer, "test").unwrap();
+    (timer, replies.waits(), replies)
 }
 
 /// Checks that nothing waits, no key is waited for, and each wait has ended once.

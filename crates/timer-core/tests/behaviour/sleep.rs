@@ -117,28 +117,40 @@ fn a_reset_moves_the_time_and_keeps_the_waker() {
     assert_eq!((task.times(), task.poll(&mut sleep)), (2, READY));
 }
 
+/// Sleeps, intervals, tasks and the values of a queue.
 #[test]
 fn what_lies_beyond_the_end_of_time_never_comes() {
     // A tick that divides the end of time, so that it has a tick that begins there.
     let divisor = Duration::from_nanos(257 * 641 * 6_700_417);
     for length in [TickLength::MILLISECOND, TickLength::new(divisor).unwrap()] {
-        let (timer, task) = (
-            ManualTimer::with(length, WheelSize::default()),
-            Woken::task(),
-        );
+        let timer = ManualTimer::with(length, WheelSize::default());
+        let task = Woken::task();
+        let never = || unreachable!("at the end of time");
+        let moved = timer.schedule(MS, never).unwrap();
+        timer.schedule(Duration::MAX, never).unwrap();
+        timer.schedule_at(Moment::NEVER, never).unwrap();
+        assert!(timer.reschedule(moved, Duration::MAX));
         timer.advance(MS);
         let mut sleeps = [timer.sleep(Duration::MAX), timer.sleep_until(Moment::NEVER)];
         let mut beat = timer.interval(Duration::MAX).unwrap();
-        assert!(sleeps.iter_mut().all(|sleep| task.poll(sleep).is_pending()));
-        assert!(tick(&mut beat, &task).is_pending());
-        assert_eq!(timer.next_due_in(), None);
-        assert!(!timer.advance_to_next());
+        let mut queue = DelayQueue::new(&timer);
+        assert_eq!(over(&mut Box::pin(queue.next())), None);
+        queue.insert_at((), Moment::NEVER).unwrap();
+        let mut nothing_comes = || {
+            assert!(sleeps.iter_mut().all(|sleep| task.poll(sleep).is_pending()));
+            assert!(tick(&mut beat, &task).is_pending());
+            assert!(task.poll(&mut Box::pin(queue.next())).is_pending());
+            assert_eq!(
+                (timer.next_due_in(), timer.advance_to_next()),
+                (None, false)
+            );
+        };
+        nothing_comes();
         timer.advance(Duration::MAX);
-        assert!(sleeps.iter_mut().all(|sleep| task.poll(sleep).is_pending()));
-        assert!(tick(&mut beat, &task).is_pending());
-        assert_eq!((task.times(), timer.advance_to_next()), (0, false));
-        timer.shutdown(Duration::MAX);
-        assert_eq!(task.times(), 3);
+        nothing_comes();
+        assert_eq!(task.times(), 0);
+        assert_eq!(timer.shutdown(Duration::MAX).unfired.len(), 3);
+        assert_eq!(task.times(), 4);
     }
 }
 

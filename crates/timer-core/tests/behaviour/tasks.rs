@@ -89,32 +89,6 @@ fn a_deadline_is_a_moment_of_the_timers_clock() {
 }
 
 #[test]
-fn a_task_at_the_end_of_time_is_never_work() {
-    // A tick that divides the end of time, so that it has a tick that begins there.
-    let divisor = TickLength::new(Duration::from_nanos(257 * 641 * 6_700_417)).unwrap();
-    for tick in [TickLength::MILLISECOND, divisor] {
-        let timer = ManualTimer::with(tick, WheelSize::default());
-        let never = || unreachable!("at the end of time");
-        let moved = timer.schedule(MS, never).unwrap();
-        timer.schedule(Duration::MAX, never).unwrap();
-        timer.schedule_at(Moment::NEVER, never).unwrap();
-        assert!(timer.reschedule(moved, Duration::MAX));
-        let mut queue = DelayQueue::new(&timer);
-        assert_eq!(over(&mut Box::pin(queue.next())), None);
-        queue.insert_at((), Moment::NEVER).unwrap();
-        assert!(poll(&mut Box::pin(queue.next())).is_pending());
-
-        assert_eq!(timer.next_due_in(), None);
-        assert!(!timer.advance_to_next());
-        assert_eq!(timer.now(), Moment::default());
-        timer.advance(Duration::MAX);
-        assert!(!timer.advance_to_next());
-        assert!(poll(&mut Box::pin(queue.next())).is_pending());
-        assert_eq!(timer.shutdown(Duration::MAX).unfired.len(), 3);
-    }
-}
-
-#[test]
 fn a_closed_manual_timer_fires_nothing() {
     let timer = ManualTimer::new();
     let (send, fired) = mpsc::channel();
