@@ -325,14 +325,6 @@ mod tests {
     }
 
     #[test]
-    fn satisfied_check_beats_every_request() {
-        let mut entry = entry(None);
-        assert_eq!(entry.claim(&Outcome::Expired), None);
-        let after = entry.after_check(Verdict::Satisfied, false);
-        assert_eq!(after, AfterCheck::End(Outcome::Completed));
-    }
-
-    #[test]
     fn a_check_under_which_the_time_was_up_is_followed_by_one() {
         let expired = || AfterCheck::End(Outcome::Expired);
         let cancelled = Outcome::Cancelled(CancelReason::Shutdown);

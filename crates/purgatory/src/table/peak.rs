@@ -6,15 +6,3 @@
 pub(crate) fn shrunk(len: usize, capacity: usize, kept: usize) -> Option<usize> {
     (capacity > kept && len < capacity / 4).then_some(2 * len)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_beyond_twice_the_rest_is_given_back() {
-        assert_eq!(shrunk(10, 65, 65), None);
-        assert_eq!(shrunk(16, 65, 64), None);
-        assert_eq!(shrunk(10, 65, 64), Some(20));
-    }
-}

@@ -25,41 +25,6 @@ fn complete(waits: &Waits, ids: &Ids, number: usize) {
     }
 }
 
-/// Each condition comes true at its second check, and then ends the next wait.
-fn conditions_that(end: impl Fn(&Waits, &Ids, usize) + Copy + Send + 'static) {
-    on_a_small_stack(move || {
-        let (_timer, waits): (_, Waits) = by_hand();
-        let ids = Ids::default();
-        let mut futures = Vec::new();
-        for number in 0..DEEP {
-            let (inside, all) = (waits.clone(), ids.clone());
-            let mut checks = 0;
-            let wait = waits.wait(&[number], NEVER, move || {
-                checks += 1;
-                if checks > 1 {
-                    end(&inside, &all, number + 1);
-                }
-                checks > 1
-            });
-            ids.lock().unwrap().push(wait.id().unwrap());
-            futures.push(wait);
-        }
-        end(&waits, &ids, 0);
-        assert_empty(&waits);
-        assert_eq!(count_ended(futures), DEEP);
-    });
-}
-
-#[test]
-fn conditions_that_complete_the_next_need_no_stack() {
-    conditions_that(complete);
-}
-
-#[test]
-fn conditions_that_signal_the_next_need_no_stack() {
-    conditions_that(|waits, _, number| _ = waits.check_and_complete(&number));
-}
-
 #[test]
 fn callbacks_that_complete_the_next_need_no_stack() {
     on_a_small_stack(|| {
@@ -92,24 +57,6 @@ fn deep_values() -> Watermarks<usize> {
 
 fn deep_permits(limit: usize) -> Permits {
     Permits::on(&ManualTimer::new(), "deep", limit as u64).unwrap()
-}
-
-#[test]
-fn callbacks_that_advance_the_next_value_need_no_stack() {
-    on_a_small_stack(|| {
-        let values = deep_values();
-        let links = Arc::new(AtomicUsize::new(0));
-        for key in 0..DEEP {
-            let (inside, counted) = (values.clone(), links.clone());
-            let advances = move |_| {
-                counted.fetch_add(1, SeqCst);
-                inside.advance(&(key + 1), 1).unwrap();
-            };
-            values.park(&key, 1, NEVER, advances).unwrap();
-        }
-        values.advance(&0, 1).unwrap();
-        assert_eq!(links.load(SeqCst), DEEP);
-    });
 }
 
 /// Each future has the waker that has the next one: when the first is dropped, all are.

@@ -14,39 +14,6 @@ fn refused(permits: &Permits, weight: u64) -> WaitError {
     over(&mut permits.acquire(weight, MINUTE)).unwrap_err()
 }
 
-/// A request of weight 0 waits while more are taken than there are, and no longer.
-#[test]
-fn permits_used_up_serve_a_request_of_weight_0() {
-    let (_timer, permits) = permits(6);
-    let used = permits.try_acquire(6).unwrap();
-    permits.resize(4);
-    let mut nothing = permits.acquire(0, MINUTE);
-    assert!(poll(&mut nothing).is_pending());
-    used.forget();
-    assert!(poll(&mut nothing).is_ready());
-}
-
-/// All permits are removed for a pause, and added again: those that were lent, too.
-#[test]
-fn what_a_refill_has_lent_goes_though_it_was_removed_and_added() {
-    let permits = Permits::on(&ManualTimer::new(), "sends", 2).unwrap();
-    for refilled in [false, true] {
-        let held = permits.try_acquire(2).unwrap();
-        permits.refill(2);
-        let removed = permits.remove(u64::MAX);
-        assert_eq!((removed, permits.limit()), (4, 0));
-        if refilled {
-            permits.refill(0);
-        }
-        permits.add(removed);
-        drop(held);
-        permits.refill(2);
-        assert_eq!((permits.limit(), permits.free()), (2, 2));
-        let heavy = permits.acquire(3, NEVER).try_take().ok();
-        assert_eq!(heavy.map(Result::err), Some(Some(too_heavy(3, 2))));
-    }
-}
-
 #[test]
 fn no_permits_are_given_out_after_a_shutdown() {
     let (_timer, permits) = permits(2);

@@ -103,26 +103,6 @@ fn a_moved_request_is_reached_by_either_id() {
     }
 }
 
-/// An id that was shown between two moves names no entry any more.
-#[test]
-fn a_request_that_moved_on_is_reached_by_its_own_id() {
-    let (_timer, client) = client(|builder| builder);
-    let waits = client.waits();
-    let shown = || waits.snapshot(1).oldest[0].id;
-    for _ in 0..20 {
-        let [second, third] = [client.another(), client.another()];
-        let (number, reply) = expect(&client);
-        let own = reply.id().unwrap();
-        let again = client.reassign(number, &second).unwrap();
-        let before = shown();
-        second.reassign(again, &third).unwrap();
-        let is_there = before == shown() || before == own;
-        assert_eq!(waits.reschedule(before, SECOND), is_there);
-        assert_eq!(waits.cancel(own, "over"), ReachResult::Reached(()));
-        assert!(reply.wait_blocking().is_err());
-    }
-}
-
 /// A shard that time has passed by unnoticed wakes the timer no earlier than others.
 #[test]
 fn a_moved_request_is_due_when_it_was() {

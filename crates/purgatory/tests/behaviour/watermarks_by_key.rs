@@ -229,26 +229,6 @@ fn parts_of_a_wait_have_one_deadline() {
     assert_nothing_waits(&waits);
 }
 
-/// Nobody waits for more than a closed key's value any more. That holds until the key is removed.
-#[test]
-fn a_closed_key_is_never_wanted() {
-    let (_timer, waits, ends) = watermarks::<u32>();
-    let closed = WaitError::Cancelled(CancelReason::Closed("gone".into()));
-    let early = ends.wanted(&1, Timeout::Never);
-    let other = ends.wanted(&2, Timeout::Never);
-    assert_eq!(ends.close(&1, "gone"), 0);
-    let late = ends.wanted(&1, Timeout::Never);
-    assert_eq!([fails(early), fails(late)], [closed.clone(), closed]);
-    assert_eq!(over(&mut ends.unwanted(&1, Timeout::Never)), Ok(()));
-    assert_eq!(waits.len(), 1);
-    drop(other);
-    ends.remove(&1);
-    let mut again = ends.wanted(&1, MINUTE);
-    assert!(poll(&mut again).is_pending());
-    drop(again);
-    assert_nothing_waits(&waits);
-}
-
 /// Waits for 1 to 100, more than one lock hold ends. The first is called back while some wait.
 fn a_hundred_waits(ends: &Watermarks<u32>, first: impl FnOnce() + Send + 'static) -> Outcomes {
     let outcomes = Outcomes::default();

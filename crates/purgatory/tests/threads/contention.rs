@@ -47,36 +47,6 @@ fn expiring_under_many_keys_leaves_the_reaper_free() {
     timer.shutdown(Duration::MAX);
 }
 
-/// Operations under many keys are released in pieces, between which other jobs run.
-#[test]
-fn many_keys_do_not_hold_up_the_executors_queue() {
-    let (timer, kept) = late_executor();
-    let purgatory: Purgatory<u32> = Purgatory::on(&timer, "many").unwrap();
-    let keys: Vec<_> = (0..5000).collect();
-    let (tell, told) = mpsc::channel();
-    let expire = |count: usize, keys: &[u32]| {
-        let jobs = kept.len();
-        for _ in 0..count {
-            let tell = tell.clone();
-            let many = keys.len() > 1;
-            let operation = when(|| false, move |_| tell.send(many).unwrap());
-            let id = purgatory.park(operation, keys, MINUTE);
-            purgatory.reschedule(id, MS);
-        }
-        while !purgatory.is_empty() || kept.len() == jobs {
-            thread::yield_now();
-        }
-    };
-    expire(3, &keys);
-    expire(1, &keys[..1]);
-    while kept.run() > 0 {}
-    let told: Vec<_> = told.try_iter().collect();
-    assert_eq!((told.len(), told.last()), (4, Some(&true)), "{told:?}");
-    assert_eq!(purgatory.keys(), 0);
-    assert_eq!(purgatory.stats().callbacks_waiting, 0);
-    timer.shutdown(Duration::MAX);
-}
-
 /// The reaper is woken for the next request of a shard that it has visited, and for one that has
 /// moved to another shard: neither waits for ever.
 #[test]
