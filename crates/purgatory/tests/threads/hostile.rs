@@ -1,8 +1,6 @@
 //! Users' code that misbehaves: executors that are late or drop their jobs, wakers that panic, handles
 //! that go where no thread expects it.
 
-use std::panic::panic_any;
-
 use crate::support::*;
 
 /// On the only worker, which would have to end the wait by its timeout.
@@ -175,57 +173,6 @@ fn a_chain_with_jobs_run_in_place_needs_no_stack() {
     let counted = ended.clone();
     on_stack(128 << 10, move || link(purgatory, 200_000, counted));
     assert_eq!(ended.load(SeqCst), 200_001);
-}
-
-/// A panic payload that panics again when it is dropped.
-struct Bomb;
-
-impl Drop for Bomb {
-    fn drop(&mut self) {
-        panic!("the payload of a panic was dropped");
-    }
-}
-
-/// The job of an expiry runs all its callbacks, and each operation frees its place.
-#[test]
-fn payload_that_panics_in_drop_loses_no_callback() {
-    let (timer, purgatory) = by_hand_with::<u32, BoxedOperation>(|builder| builder.max_parked(64));
-    let ended = Arc::new(AtomicUsize::new(0));
-    for number in 0..64 {
-        let counted = ended.clone();
-        let then = move |_| {
-            counted.fetch_add(1, SeqCst);
-            if number == 0 {
-                panic_any(Bomb);
-            }
-        };
-        purgatory.park(when(|| false, then), &[1], MS);
-    }
-    timer.advance(MS);
-    assert_eq!(ended.load(SeqCst), 64);
-    for _ in 0..64 {
-        purgatory.park(never(), &[1], MINUTE);
-    }
-    assert_eq!(purgatory.stats().panics, 1);
-}
-
-/// An event goes on to the other waiters of its key.
-#[test]
-fn payload_that_panics_in_drop_loses_no_check() {
-    let (_timer, purgatory) = by_hand::<u32, BoxedOperation>();
-    let mut is_first = true;
-    let check = move || {
-        if !std::mem::replace(&mut is_first, false) {
-            panic_any(Bomb);
-        }
-        false
-    };
-    purgatory.park(when(check, drop), &[1], MINUTE);
-    let mut is_parked = false;
-    let check = move || std::mem::replace(&mut is_parked, true);
-    purgatory.park(when(check, drop), &[1], MINUTE);
-    assert_eq!((purgatory.check_and_complete(&1), purgatory.len()), (1, 0));
-    assert_eq!(purgatory.stats().cancelled_by_panic, 1);
 }
 
 thread_local! {
