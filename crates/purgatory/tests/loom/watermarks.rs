@@ -13,23 +13,6 @@ pub(super) fn watermarks() -> (ManualTimer, Watermarks<u8>) {
     (timer, builder.build().unwrap())
 }
 
-/// A wait has no place any more once its future has the value, so that another one can be parked.
-#[test]
-fn place_of_wait_against_its_value() {
-    check(&[Failpoint::AnsweredKeepsPlace], || {
-        let timer = ManualTimer::new();
-        let builder = Watermarks::builder("loom").timer(&timer).max_parked(1);
-        let watermarks: Watermarks<u8> = builder.build().unwrap();
-        let mut wait = watermarks.wait_for(&1, 2, MS);
-        let leader = beside(&watermarks, |leader| leader.advance(&1, 3));
-        if ending(&mut wait).is_some() {
-            let next = watermarks.wait_for(&1, 4, MS);
-            assert!(next.id().is_some(), "there is no place");
-        }
-        leader.join().unwrap().unwrap();
-    });
-}
-
 /// The higher of two advances stays. Either the wait sees it as it parks, or that advance finds the wait.
 #[test]
 fn two_advances_against_wait() {
