@@ -257,18 +257,29 @@ impl<B> Mark<B> {
         self.rare.as_mut()?.observers(observed).pop_up_to(0)
     }
 
-    /// Returns the end of an observer of the key; `None` if it has to wait. A closed key is never
-    /// wanted.
-    pub(super) fn end_of(&self, observed: Observed) -> Option<Outcome> {
-        let is_wanted = self.queue.has_above(self.reached());
-        match (observed, self.closed()) {
-            (Observed::Wanted, Some(reason)) => {
-                let closed = CancelReason::Closed(reason.clone());
-                Some(Outcome::Cancelled(closed))
+    /// Returns why a wait ends unmet, if its key is closed: no value follows, and it is never wanted.
+    #[inline]
+    pub(super) fn closed_to(mark: Option<&Self>, wants: Wants) -> Option<CancelReason> {
+        let reason = mark?.closed()?;
+        match wants {
+            Wants::Observed(Observed::Unwanted) => None,
+            Wants::Value(_) | Wants::Observed(Observed::Wanted) => {
+                Some(CancelReason::Closed(reason.clone()))
             }
-            (Observed::Wanted, None) if is_wanted => Some(Outcome::Completed),
-            (Observed::Unwanted, _) if !is_wanted => Some(Outcome::Completed),
-            _ => None,
+        }
+    }
+
+    /// Returns the value with which a wait is met; `None` if it has to wait.
+    #[inline]
+    pub(super) fn met(mark: Option<&Self>, wants: Wants) -> Option<u64> {
+        let reached = mark.map_or(0, Mark::reached);
+        match wants {
+            Wants::Value(threshold) => (reached >= threshold).then_some(reached),
+            Wants::Observed(observed) => {
+                let is_wanted = mark.is_some_and(|mark| mark.queue.has_above(reached));
+                let lowest = || mark.and_then(Mark::lowest_waiting).unwrap_or(0);
+                (is_wanted == (observed == Observed::Wanted)).then(lowest)
+            }
         }
     }
 }
@@ -474,10 +485,14 @@ fn tell_rare_observers<K: WatchKey, B: Beside>(
         if rare.is_none_or(|rare| rare.observers(observed).is_empty()) {
             continue;
         }
-        let Some(outcome) = mark.end_of(observed) else {
-            continue;
+        let wants = Wants::Observed(observed);
+        let (outcome, lowest) = match Mark::closed_to(Some(mark), wants) {
+            Some(closed) => (Outcome::Cancelled(closed), 0),
+            None => match Mark::met(Some(mark), wants) {
+                Some(lowest) => (Outcome::Completed, lowest),
+                None => continue,
+            },
         };
-        let lowest = mark.lowest_waiting().unwrap_or(0);
         while let Some(id) = shard.records.at_mut(record).pop_observer(observed) {
             end_listed(shard, id, &outcome, lowest, ended_at, &mut *told);
         }

@@ -23,7 +23,10 @@ pub(crate) use self::{
     value::rank,
 };
 
-use self::{each::Each, engine::Observed};
+use self::{
+    each::Each,
+    engine::{Observed, Tells, Wants},
+};
 use crate::{
     builder::Builder,
     error::{Refused, WaitError},
@@ -479,7 +482,8 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         timeout: impl Into<Timeout>,
     ) -> WaitFuture<V> {
         let table = &self.handle.table;
-        let parked = table.observe(key, Observed::Wanted, timeout.into());
+        let wants = Wants::Observed(Observed::Wanted);
+        let parked = table.wait(key, None, wants, timeout.into(), Tells::Future);
         self.handle.future_of(parked, V::from_rank)
     }
 
@@ -503,7 +507,8 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         timeout: impl Into<Timeout>,
     ) -> WaitFuture<()> {
         let table = &self.handle.table;
-        let parked = table.observe(key, Observed::Unwanted, timeout.into());
+        let wants = Wants::Observed(Observed::Unwanted);
+        let parked = table.wait(key, None, wants, timeout.into(), Tells::Future);
         self.handle.future_of(parked, drop)
     }
 
@@ -599,7 +604,8 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         let mut first = None;
         for (number, (key, threshold)) in watermarks.iter().enumerate() {
             let part = cell.part(number);
-            let is_over = match table.wait(key, None, rank(*threshold), timeout, part) {
+            let wants = Wants::Value(rank(*threshold));
+            let is_over = match table.wait(key, None, wants, timeout, part) {
                 Ok(handle) => {
                     first.get_or_insert(handle);
                     cell.parked(handle)

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use crate::{
     error::{Refused, WaitError},
-    operation::{CancelReason, OperationId, Outcome, Timeout},
+    operation::{OperationId, Outcome, Timeout},
     table::{Arrival, Batch, EndedAt, LockedShard, Table, future::Yields, handle::Handle},
     wait::WaitFuture,
     watches::{ToKey, WatchKey},
     watermarks::{
         engine::{
-            Beside, Callback, Mark, Observed, Tells, Values, Wait, Waiting, Wants, go_if_gone,
-            record_of, tell_observers,
+            Beside, Callback, Mark, Tells, Values, Wait, Waiting, Wants, go_if_gone, record_of,
+            tell_observers,
         },
         value::{WatermarkValue, rank},
     },
@@ -27,10 +27,8 @@ impl<K: WatchKey, B: Beside> Handle<Values<K, B>> {
         threshold: V,
         timeout: Timeout,
     ) -> WaitFuture<V> {
-        let threshold = rank(threshold);
-        let parked = self
-            .table
-            .wait(key, epoch, threshold, timeout, Tells::Future);
+        let wants = Wants::Value(rank(threshold));
+        let parked = self.table.wait(key, epoch, wants, timeout, Tells::Future);
         self.future_of(parked, V::from_rank)
     }
 
@@ -62,7 +60,8 @@ impl<K: WatchKey, B: Beside> Handle<Values<K, B>> {
     ) -> Result<Option<OperationId>, Refused<Callback>> {
         let table = &self.table;
         let tells = Tells::Callback(then);
-        let parked = table.wait(key, epoch, rank(threshold), timeout, tells);
+        let wants = Wants::Value(rank(threshold));
+        let parked = table.wait(key, epoch, wants, timeout, tells);
         let (at_once, tells) = match parked {
             Ok(handle) => return Ok(Some(table.frame.id(handle))),
             Err(at_once) => at_once,
@@ -80,14 +79,14 @@ impl<K: WatchKey, B: Beside> Handle<Values<K, B>> {
 }
 
 impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
-    /// Parks a wait for a key's value, unless it ends at once. In an epoch, if one is named, that
-    /// must be the key's. O(log n) for n waits of the key.
+    /// Parks a wait for a key's value, or an observer of it, unless it ends at once. In an epoch, if one
+    /// is named, that must be the key's. O(log n) for n waits of the key.
     #[inline(always)]
     pub(crate) fn wait<Q: ToKey<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
         epoch: Option<u64>,
-        threshold: u64,
+        wants: Wants,
         timeout: Timeout,
         tells: Tells,
     ) -> Waiting {
@@ -102,18 +101,16 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         }
         let mut found = shard.records.find(key, hash);
         let mark = found.map(|record| shard.records.at(record));
-        if let Some(reason) = mark.and_then(Mark::closed) {
-            let closed = CancelReason::Closed(reason.clone());
+        if let Some(closed) = Mark::closed_to(mark, wants) {
             shard.count_at_once();
             return Err((Err(WaitError::Cancelled(closed)), tells));
         }
         if let Err(refused) = Mark::check_epoch(mark, epoch) {
             return Err((Err(refused), tells));
         }
-        let reached = mark.map_or(0, Mark::reached);
-        if reached >= threshold {
+        if let Some(value) = Mark::met(mark, wants) {
             shard.count_at_once();
-            return Err((Ok(reached), tells));
+            return Err((Ok(value), tells));
         }
         if failpoint!(ValueComparedUnlocked) {
             drop(shard);
@@ -123,7 +120,6 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
 
         // 2. It has to wait, if there is time and room.
         let arrival = early.unwrap_or_else(|| self.arrival(timeout));
-        let wants = Wants::Value(threshold);
         self.park_under(tells, shard, found, (key, hash), arrival, wants)
     }
 
@@ -213,35 +209,5 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         });
         drop(shard);
         self.finish_all(&self.frame.enter(), batch);
-    }
-
-    /// Parks an observer of a key, unless what it waits for holds, or never will.
-    pub(crate) fn observe<Q: ToKey<K> + ?Sized>(
-        self: &Arc<Self>,
-        key: &Q,
-        observed: Observed,
-        timeout: Timeout,
-    ) -> Waiting {
-        let hash = self.hash(key);
-        let arrival = self.arrival(timeout);
-        let mut shard = self.shard_of(hash);
-        if shard.closed {
-            drop(shard);
-            return self.refuse_closed(Tells::Future);
-        }
-        let found = shard.records.find(key, hash);
-        let without_record = Mark::default();
-        let mark = found.map_or(&without_record, |record| shard.records.at(record));
-        let lowest = mark.lowest_waiting().unwrap_or(0);
-        if let Some(outcome) = mark.end_of(observed) {
-            shard.count_at_once();
-            let result = match outcome {
-                Outcome::Completed => Ok(lowest),
-                other => Err(WaitError::of(other)),
-            };
-            return Err((result, Tells::Future));
-        }
-        let wants = Wants::Observed(observed);
-        self.park_under(Tells::Future, shard, found, (key, hash), arrival, wants)
     }
 }
