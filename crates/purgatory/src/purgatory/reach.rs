@@ -7,10 +7,7 @@
 //! ([`must_be_unlocked`](crate::table::under_lock::must_be_unlocked)). An operation that a thread
 //! holds is not there to be reached, and the caller is told so.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    slice, thread,
-};
+use std::{panic::resume_unwind, slice};
 
 use smallvec::SmallVec;
 use timer_core::TimerHandle;
@@ -21,16 +18,10 @@ use crate::{
     shard::ToRelease,
     table::{
         tour::{Handles, Tour},
-        under_lock::UnderLock,
+        under_lock::under_lock,
     },
     watches::{KeyRef, WatchKey},
 };
-
-/// Runs the user's code while a shard is locked. Its panic is the caller's to resume, unlocked.
-fn under_lock<R>(code: impl FnOnce() -> R) -> thread::Result<R> {
-    let _under_lock = UnderLock::enter();
-    catch_unwind(AssertUnwindSafe(code))
-}
 
 /// Reaching what is parked.
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {

@@ -1,7 +1,11 @@
 //! User code under a shard's lock: a closure that is shown an operation where it lies. A call from
 //! inside it would wait for that lock, and panics in debug builds instead.
 
-use std::cell::Cell;
+use std::{
+    cell::Cell,
+    panic::{AssertUnwindSafe, catch_unwind},
+    thread,
+};
 
 use crate::sync::thread_local;
 
@@ -10,21 +14,13 @@ thread_local! {
     static UNDER_LOCK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A closure of the user's that runs under a shard's lock on this thread, until this is dropped.
-#[must_use = "dropped at once, the closure counts as over"]
-pub(crate) struct UnderLock;
-
-impl UnderLock {
-    pub(crate) fn enter() -> UnderLock {
-        let _ = UNDER_LOCK.try_with(|under_lock| under_lock.set(true));
-        UnderLock
-    }
-}
-
-impl Drop for UnderLock {
-    fn drop(&mut self) {
-        let _ = UNDER_LOCK.try_with(|under_lock| under_lock.set(false));
-    }
+/// Runs the user's code while a shard is locked. Its panic is the caller's to resume, unlocked.
+pub(crate) fn under_lock<R>(code: impl FnOnce() -> R) -> thread::Result<R> {
+    let mark = |is_under| _ = UNDER_LOCK.try_with(|under_lock| under_lock.set(is_under));
+    mark(true);
+    let result = catch_unwind(AssertUnwindSafe(code));
+    mark(false);
+    result
 }
 
 /// Panics in debug builds if a closure of this thread has a shard locked, since the caller may wait
