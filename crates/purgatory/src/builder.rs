@@ -212,7 +212,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<Purgatory<K, O>> {
             let now_ns = core.frame.driver().now_ns();
             if let Some(parked) = core.parked(handle, now_ns) {
                 hook(&parked);
-                core.drop_keys(parked.keys);
+                core.drop_each(&core.frame.enter(), parked.keys);
             }
         }));
         self

@@ -126,8 +126,7 @@ impl<K: WatchKey, S> Shared<K, S> {
             let keep = &mut |key: &K, _| keys.push(key.clone());
             table.lock(number).each_key(keep);
         }
-        table.signal_several(&keys);
-        table.drop_keys(keys);
+        table.signal_several(keys);
     }
 }
 
@@ -294,8 +293,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     pub fn update_keys<R>(&self, change: impl FnOnce(&mut S) -> (R, Vec<K>)) -> R {
         let (result, keys) = self.shared.change("Monitor::update_keys called", change);
         let table = &self.shared.purgatory.handle.table;
-        table.signal_several(&keys);
-        table.drop_given(keys);
+        table.signal_several(keys);
         result
     }
 
@@ -362,7 +360,8 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
         // A walk over all keys may have passed them before this wait watched them.
         let walked = self.shared.signalled_all.load(Ordering::Acquire) != before;
         if walked && !failpoint!(WaitTrustsEarlierWalk) {
-            self.shared.purgatory.handle.table.signal_several(keys);
+            let table = &self.shared.purgatory.handle.table;
+            table.signal_several(keys.to_vec());
         }
         wait
     }

@@ -71,7 +71,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Runs the check of an operation that was checked out, by the reason for that.
     #[inline]
-    pub(super) fn check_for_cause(&self, held: &mut CheckedOut<O>) -> Verdict {
+    pub(super) fn check_for_cause(self: &Arc<Self>, held: &mut CheckedOut<O>) -> Verdict {
         match held.cause {
             Cause::Event => self.check(&mut held.payload, O::try_complete),
             Cause::NoEvent => self.check_unasked(held),
@@ -80,14 +80,17 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Checks an operation and checks it in, again for as long as events or sweeps come by
     /// meanwhile. Returns the last verdict and, if it ended, its ending.
-    pub(super) fn check_held(&self, mut held: CheckedOut<O>) -> (Verdict, Option<Ended<K, O>>) {
+    pub(super) fn check_held(
+        self: &Arc<Self>,
+        mut held: CheckedOut<O>,
+    ) -> (Verdict, Option<Ended<K, O>>) {
         held.verdict = self.check_for_cause(&mut held);
         self.check_in(held)
     }
 
     /// Checks an operation in that was checked, and goes on as [`check_held`](Self::check_held).
     #[inline(never)]
-    fn check_in(&self, mut held: CheckedOut<O>) -> (Verdict, Option<Ended<K, O>>) {
+    fn check_in(self: &Arc<Self>, mut held: CheckedOut<O>) -> (Verdict, Option<Ended<K, O>>) {
         loop {
             let verdict = held.verdict;
             // The clock is read before the lock is taken.
@@ -150,7 +153,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Checks a batch by `check`, unlocked, then checks it back in, which leaves it empty, locking
     /// each shard once per run of neighbours. Returns those that have ended.
     pub(super) fn check_together(
-        &self,
+        self: &Arc<Self>,
         batch: &mut Batch<O>,
         check: impl Fn(&mut CheckedOut<O>) -> Verdict,
     ) -> AllEnded<K, O> {
@@ -182,7 +185,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Runs an operation's check without an event. When it comes true, an event is missing, or was
     /// late: this is counted and reported. Never inlined, to keep the path of an event small.
     #[inline(never)]
-    fn check_unasked(&self, held: &mut CheckedOut<O>) -> Verdict {
+    fn check_unasked(self: &Arc<Self>, held: &mut CheckedOut<O>) -> Verdict {
         let verdict = self.check(&mut held.payload, O::try_complete);
         if verdict == Verdict::Satisfied && !self.event_came(held.handle) {
             self.report_missed_event(held.handle);
@@ -199,7 +202,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Counts a missed event, and calls the hook with the operation that it left waiting.
-    fn report_missed_event(&self, handle: TimerHandle) {
+    fn report_missed_event(self: &Arc<Self>, handle: TimerHandle) {
         self.frame.count_rare(|rare| rare.missed_events += 1);
         trace::missed(&self.frame.name);
         let Some(hook) = &self.engine.rules.on_missed else {

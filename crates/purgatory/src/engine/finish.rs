@@ -76,7 +76,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // Most operations have one key, so no secondary watch.
         let last = &mut to_release.last_secondary;
         if last.is_some() {
-            self.release_secondaries(last, usize::MAX, |key| self.drop_key_in(call, key));
+            self.release_secondaries(last, usize::MAX, |key| self.drop_key(call, key));
         }
     }
 
@@ -86,46 +86,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let call = self.frame.enter();
         self.release(&call, &mut to_release);
         if let Some(key) = to_release.emptied_key {
-            self.drop_key_in(&call, key);
+            self.drop_key(&call, key);
         }
         if let Some(cold) = to_release.cold {
             self.frame.call(|| drop(cold)); // an end that it is too late for has a reason of the user's
         }
         self.common.return_place();
-    }
-
-    /// Drops a key inside the outermost call on this thread: now, or when that call gets to it. It may
-    /// hold what ends the next operation.
-    #[inline]
-    fn drop_key_in(self: &Arc<Self>, call: &Call<'_>, key: K) {
-        if needs_drop::<K>() {
-            call.in_turn(self, |core| core.drop_key(key));
-        }
-    }
-
-    /// Drops a key that nothing waits for any more. A panic of that is contained, as in a callback.
-    #[inline]
-    pub(super) fn drop_key(&self, key: K) {
-        if needs_drop::<K>() {
-            self.frame.call(|| drop(key));
-        }
-    }
-
-    /// Drops keys that were copied for a signal or a look. A panic of one reaches no other.
-    pub(crate) fn drop_keys(&self, keys: Vec<K>) {
-        for key in keys {
-            self.drop_key(key);
-        }
-    }
-
-    /// Drops keys that were given for a signal, inside the outermost call on this thread: one may signal
-    /// the next.
-    pub(crate) fn drop_given(self: &Arc<Self>, keys: Vec<K>) {
-        if needs_drop::<K>() {
-            self.frame
-                .enter()
-                .in_turn(self, |core| core.drop_keys(keys));
-        }
     }
 
     /// Releases secondary watches, the last first, `max` at most; returns how many. Keys without
@@ -184,8 +150,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn call_back(&self, to_release: ToRelease<K>, calls: impl FnOnce()) {
         // 1. What is left of it in the purgatory. A task that is woken may park again, and finds the
         //    place free.
-        if let Some(key) = to_release.emptied_key {
-            self.drop_key(key);
+        if let Some(key) = to_release.emptied_key.filter(|_| needs_drop::<K>()) {
+            self.frame.call(|| drop(key));
         }
         if to_release.has_place && !failpoint!(AnsweredKeepsPlace) {
             self.common.return_place();

@@ -87,7 +87,7 @@ type PlanSweeps<K, O> =
     Box<dyn FnOnce(&Driver, &Weak<Core<K, O>>) -> Arc<dyn Sweeps> + Send + Sync>;
 
 /// Is called for an operation that a check without an event completed.
-type OnMissed<K, O> = Box<dyn Fn(&Core<K, O>, TimerHandle) + Send + Sync>;
+type OnMissed<K, O> = Box<dyn Fn(&Arc<Core<K, O>>, TimerHandle) + Send + Sync>;
 
 /// State that all handles of a purgatory share.
 pub(crate) type Core<K, O> = TableOf<Kernel<K, O>, Shard<K, O>, CallbackJob<K, O>>;

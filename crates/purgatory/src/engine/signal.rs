@@ -46,27 +46,28 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Signals several keys, and checks each operation once, however many of them it watches. Inside
-    /// a callback the signal waits for the outermost call.
-    pub(crate) fn signal_several(self: &Arc<Self>, keys: &[K]) {
-        if let [key] = keys {
-            self.signal(key, Event::All);
-            return;
-        }
+    /// a callback the signal waits for the outermost call. The keys are dropped behind it.
+    pub(crate) fn signal_several(self: &Arc<Self>, keys: Vec<K>) {
         let call = self.frame.enter();
         if call.is_nested() {
             let core = self.clone();
-            let keys = keys.to_vec();
             enqueue(move || {
-                let signal = || core.signal_several_now(&core.frame.enter(), &keys);
+                let call = core.frame.enter();
+                let signal = || core.signal_several_now(&call, &keys);
                 core.frame.call(signal); // the `Eq` of a key may panic
-                core.drop_keys(keys);
+                core.drop_each(&call, keys);
             });
         } else {
-            self.signal_several_now(&call, keys);
+            self.signal_several_now(&call, &keys);
+            self.drop_each(&call, keys);
         }
     }
 
     fn signal_several_now(self: &Arc<Self>, call: &Call<'_>, keys: &[K]) {
+        if let [key] = keys {
+            self.signal_now(call, key, self.hash(key), Event::All);
+            return;
+        }
         self.warn_stuck_checks();
         // 1. An event of each key: list its waiters, each once.
         let mut known = HashSet::new();
@@ -115,7 +116,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let event = if is_for_one { Event::One } else { Event::All };
         let signal = || _ = self.signal_now(&self.frame.enter(), &key, hash, event);
         self.frame.call(signal); // the key's `Eq` may panic
-        self.drop_key(key);
+        self.drop_key(&self.frame.enter(), key);
     }
 
     #[inline(always)]

@@ -86,7 +86,7 @@ impl<K: WatchKey, O: DelayedOperation> Inside for Kernel<K, O> {
         let core = table.clone();
         table.frame.executor.execute(Job::new(move || {
             for key in emptied_keys {
-                core.drop_key(key);
+                core.drop_key(&core.frame.enter(), key);
             }
             core.run_jobs(jobs.into(), queued_ns, under_way);
         }));
@@ -140,7 +140,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             if let CallbackJob::Call(ended) = &mut job {
                 let last = &mut ended.to_release.last_secondary;
                 if last.is_some() {
-                    budget -= self.release_secondaries(last, budget, |key| self.drop_key(key));
+                    budget -= self.release_secondaries(last, budget, |key| {
+                        self.drop_key(&self.frame.enter(), key);
+                    });
                 }
                 if last.is_some() {
                     jobs.push_front(job);

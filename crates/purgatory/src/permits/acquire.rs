@@ -72,7 +72,7 @@ impl<K: WatchKey> Semaphores<K> {
         let number = shard.number();
         drop(shard);
         if let Some(key) = idle {
-            table.drop_key(key);
+            table.drop_key(&table.frame.enter(), key);
         }
         number
     }

@@ -217,7 +217,7 @@ pub(super) fn give_back<K: WatchKey>(table: &Arc<Table<Semaphores<K>>>, held: He
         table.finish_all(&table.frame.enter(), others);
     }
     if let Some(key) = idle {
-        table.drop_key(key);
+        table.drop_key(&table.frame.enter(), key);
     }
 }
 

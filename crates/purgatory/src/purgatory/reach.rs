@@ -311,7 +311,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
             visited = under_lock(|| visit(id, &keys, entry.payload.as_mut()));
         }
         drop(first_shard);
-        self.handle.table.drop_keys(keys);
+        let table = &self.handle.table;
+        table.drop_each(&table.frame.enter(), keys);
         visited.unwrap_or_else(|panic| resume_unwind(panic));
     }
 

@@ -336,7 +336,7 @@ impl<V: Send + 'static> ReplyScope<V> {
         drop(shard);
         let delivered = batch.ended.len();
         table.finish_all(&call, batch);
-        table.drop_each(values);
+        table.drop_each(&call, values);
         delivered
     }
 

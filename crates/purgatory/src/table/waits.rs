@@ -1,6 +1,7 @@
-//! The waits of an engine: they are parked, followed to where they have moved, and finished.
+//! The waits of an engine: they are parked, followed to where they have moved, and finished. And what
+//! is the user's and is left of any form's.
 
-use std::{cmp::Ordering, sync::Arc, task::Waker};
+use std::{cmp::Ordering, mem::needs_drop, sync::Arc, task::Waker};
 
 use timer_core::{Moment, TimerHandle};
 
@@ -8,7 +9,7 @@ use crate::{
     error::WaitError,
     operation::Timeout,
     table::{
-        Arrival, Batch, Ended, Engine, LockedShard, Table,
+        AnyTable, Arrival, Batch, Ended, Engine, Inside, LockedShard, Table,
         call::{Call, enqueue},
         forwarding::Forwarding,
         full,
@@ -16,6 +17,40 @@ use crate::{
         shard_number,
     },
 };
+
+impl<E: Inside> AnyTable<E> {
+    /// Runs the user's code as [`Frame::call`] does. Inside another call that is left to the
+    /// outermost one, as of a wait that has ended.
+    #[inline]
+    pub(crate) fn call_in_turn(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        code: impl FnOnce() + Send + 'static,
+    ) {
+        call.in_turn(self, |table| table.frame.call(code));
+    }
+
+    /// Drops a key that nothing needs any more, in turn: it may hold what ends the next wait.
+    #[inline]
+    pub(crate) fn drop_key(self: &Arc<Self>, call: &Call<'_>, key: E::Key) {
+        if needs_drop::<E::Key>() {
+            self.call_in_turn(call, || drop(key));
+        }
+    }
+
+    /// Drops values of the user's in turn. A panic of one reaches no other: two in one drop are an
+    /// abort.
+    pub(crate) fn drop_each<T>(self: &Arc<Self>, call: &Call<'_>, values: Vec<T>)
+    where
+        T: Send + 'static,
+    {
+        call.in_turn(self, |table| {
+            for value in values {
+                table.frame.call(|| drop(value));
+            }
+        });
+    }
+}
 
 impl<E: Engine> Table<E> {
     /// Locks the shards of two hashes, in the order of their numbers, so that two such calls do not
@@ -179,35 +214,6 @@ impl<E: Engine> Table<E> {
     fn finish_now(self: &Arc<Self>, ended: Ended<E>) {
         self.wake(ended.waker);
         E::finish(self, ended.left);
-    }
-
-    /// Runs the user's code as [`Frame::call`] does. Inside another call that is left to the
-    /// outermost one, as of a wait that has ended.
-    #[inline]
-    pub(crate) fn call_in_turn(
-        self: &Arc<Self>,
-        call: &Call<'_>,
-        code: impl FnOnce() + Send + 'static,
-    ) {
-        call.in_turn(self, |table| table.frame.call(code));
-    }
-
-    /// Drops a key that nothing needs any more, in turn: it may hold what ends the next wait.
-    #[inline]
-    pub(crate) fn drop_key(self: &Arc<Self>, key: E::Key) {
-        if std::mem::needs_drop::<E::Key>() {
-            self.call_in_turn(&self.frame.enter(), || drop(key));
-        }
-    }
-
-    /// Drops values of the user's in turn. A panic of one reaches no other: two in one drop are an
-    /// abort.
-    pub(crate) fn drop_each<T: Send + 'static>(self: &Arc<Self>, values: Vec<T>) {
-        self.frame.enter().in_turn(self, |table| {
-            for value in values {
-                table.frame.call(|| drop(value));
-            }
-        });
     }
 
     /// Makes a batch of waits that end now.

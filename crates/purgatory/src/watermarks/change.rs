@@ -387,7 +387,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             }
             if !has_more {
                 if let Some(key) = emptied_key {
-                    self.drop_key(key);
+                    self.drop_key(call, key);
                 }
                 return ended;
             }

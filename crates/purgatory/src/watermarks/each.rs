@@ -116,7 +116,7 @@ impl<K: WatchKey> Each<K> {
         drop(state);
         self.give_up();
         if let Some(error) = error {
-            self.table.drop_each(keys);
+            self.table.drop_each(&self.table.frame.enter(), keys);
             return Some(Err(error));
         }
         let mut reached = Vec::with_capacity(keys.len());
@@ -185,7 +185,7 @@ impl<K: WatchKey, V: WatermarkValue> AnswerOrigin<Vec<(K, V)>> for Each<K> {
         drop(state);
         self.give_up();
         self.table.call_in_turn(&call, || drop(waker));
-        self.table.drop_each(keys);
+        self.table.drop_each(&call, keys);
         self.table.call_in_turn(&call, || drop(error));
     }
 

@@ -189,7 +189,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let emptied_key = found.and_then(|record| go_if_gone(&mut shard, record));
         drop(shard);
         if let Some(key) = emptied_key {
-            self.drop_key(key);
+            self.drop_key(&self.frame.enter(), key);
         }
         self.frame.report_refusal(&reason);
         reason
