@@ -1,6 +1,6 @@
-//! Endings from outside: cancel, complete, shut down; and new deadlines.
+//! The operations of a key are ended from outside, and an operation gets a new deadline.
 //!
-//! Each *claims* operations under their first shards' locks, then finishes them with nothing
+//! Ending *claims* operations under their first shards' locks, then finishes them with nothing
 //! locked. An operation that a thread holds is left a request to end, on which its holder acts.
 
 use std::sync::Arc;
@@ -9,34 +9,14 @@ use timer_core::TimerHandle;
 
 use crate::{
     engine::{Core, LockedShard},
-    operation::{DelayedOperation, Outcome, ReachResult, Timeout},
+    operation::{DelayedOperation, Outcome},
     shard::AllEnded,
-    table::{Arrival, tour::Tour},
+    table::Arrival,
     watches::{KeyRef, WatchKey},
 };
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Ends one operation. One that a thread holds is left the request to end it.
-    pub(crate) fn end_one(self: &Arc<Self>, handle: TimerHandle, outcome: Outcome) -> ReachResult {
-        let call = self.frame.enter();
-        let ended_at = self.frame.ending_at();
-        let claimed = self
-            .first_shard_of(handle)
-            .claim(handle, &outcome, ended_at);
-        claimed.map(|mut ended| {
-            // Not its copy: the last copy of a reason is dropped with the operation, where a panic of
-            // that is contained.
-            ended.outcome = outcome;
-            self.finish(&call, ended);
-        })
-    }
-
     /// Reschedules one operation, unless its end is decided or pending.
-    pub(crate) fn reschedule_one(&self, handle: TimerHandle, timeout: Timeout) -> bool {
-        let arrival = self.arrival(timeout);
-        Self::reschedule_in(&mut self.first_shard_of(handle), handle, arrival)
-    }
-
     pub(crate) fn reschedule_in(
         first_shard: &mut LockedShard<'_, K, O>,
         handle: TimerHandle,
@@ -68,20 +48,5 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let count = claimed.len();
         self.finish_all(&call, &mut claimed);
         count
-    }
-
-    /// Claims everything parked. What threads hold is left a request; a shutdown waits for it.
-    pub(super) fn claim_all(&self, outcome: &Outcome) -> AllEnded<K, O> {
-        let mut claimed = AllEnded::new();
-        let mut tour = Tour::default();
-        // The clock is read before a lock is taken.
-        let ended_at = self.frame.ending_at();
-        while let Some((mut shard, handles)) = tour.next(&self.shards) {
-            for handle in handles {
-                claimed.extend(shard.claim(handle, outcome, ended_at).reached());
-                shard.hold_shutdown(handle, &self.frame.closing);
-            }
-        }
-        claimed
     }
 }

@@ -1,4 +1,5 @@
-//! The timer's side: wheels that advance, and the jobs of what they find due.
+//! The kernel as the inside of its table: wheels that advance, the jobs of what they find due, and ends
+//! that the table asks for.
 //!
 //! An operation whose time is up ends. Or it has its *last check* first, without an event, if the
 //! purgatory was built so. Both run on the executor, since neither the timer's thread nor another
@@ -26,6 +27,7 @@ use crate::{
     table::{
         BUDGET, Common, Inside,
         call::{Call, enqueue},
+        tour::Tour,
     },
     watches::WatchKey,
 };
@@ -93,7 +95,17 @@ impl<K: WatchKey, O: DelayedOperation> Inside for Kernel<K, O> {
     }
 
     fn end_all(table: &Core<K, O>, outcome: &Outcome) -> (AllEnded<K, O>, usize) {
-        let claimed = table.claim_all(outcome);
+        let mut claimed = AllEnded::new();
+        let mut tour = Tour::default();
+        // The clock is read before a lock is taken.
+        let ended_at = table.frame.ending_at();
+        while let Some((mut shard, handles)) = tour.next(&table.shards) {
+            for handle in handles {
+                claimed.extend(shard.claim(handle, outcome, ended_at).reached());
+                // What a thread holds is left a request; a shutdown waits for it.
+                shard.hold_shutdown(handle, &table.frame.closing);
+            }
+        }
         let count = claimed.len();
         (claimed, count)
     }
@@ -103,15 +115,44 @@ impl<K: WatchKey, O: DelayedOperation> Inside for Kernel<K, O> {
     }
 
     fn end(table: &Arc<Core<K, O>>, handle: TimerHandle, outcome: Outcome) -> ReachResult {
-        table.end_one(handle, outcome)
+        let call = table.frame.enter();
+        let ended_at = table.frame.ending_at();
+        let mut first_shard = table.first_shard_of(handle);
+        let claimed = first_shard.claim(handle, &outcome, ended_at);
+        drop(first_shard);
+        claimed.map(|mut ended| {
+            // Not its copy: the last copy of a reason is dropped with the operation, where a panic of
+            // that is contained.
+            ended.outcome = outcome;
+            table.finish(&call, ended);
+        })
     }
 
     fn reschedule(table: &Core<K, O>, handle: TimerHandle, timeout: Timeout) -> bool {
-        table.reschedule_one(handle, timeout)
+        let arrival = table.arrival(timeout);
+        Core::reschedule_in(&mut table.first_shard_of(handle), handle, arrival)
     }
 
     fn keys_of(table: &Core<K, O>, handle: TimerHandle) -> Option<Vec<K>> {
-        table.keys_of(handle)
+        // 1. The first.
+        let mut first_shard = table.first_shard_of(handle);
+        let (entry, first_key) = first_shard.show(handle)?;
+        let mut last_secondary = entry.last_secondary;
+        let first_key = first_key.clone();
+        drop(first_shard);
+        // 2. The others, the last first.
+        let mut keys = Vec::new();
+        while let Some(secondary) = last_secondary {
+            let shard = table.shards.lock(secondary.shard as usize);
+            let Some((key, before)) = shard.secondary_key(secondary, handle) else {
+                break; // the operation ended meanwhile
+            };
+            keys.push(key);
+            last_secondary = before;
+        }
+        keys.push(first_key);
+        keys.reverse();
+        Some(keys)
     }
 
     fn add_to(&self, stats: &mut Stats) {

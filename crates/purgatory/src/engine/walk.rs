@@ -114,28 +114,4 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         while walk.find_next(LIST_BATCH, &mut waiters).is_some() {}
         waiters
     }
-
-    /// The keys of an operation as they were given, each cloned in its shard, one lock after the
-    /// other. `None` if it has ended.
-    pub(crate) fn keys_of(&self, handle: TimerHandle) -> Option<Vec<K>> {
-        // 1. The first.
-        let mut first_shard = self.first_shard_of(handle);
-        let (entry, first_key) = first_shard.show(handle)?;
-        let mut last_secondary = entry.last_secondary;
-        let first_key = first_key.clone();
-        drop(first_shard);
-        // 2. The others, the last first.
-        let mut keys = Vec::new();
-        while let Some(secondary) = last_secondary {
-            let shard = self.shards.lock(secondary.shard as usize);
-            let Some((key, before)) = shard.secondary_key(secondary, handle) else {
-                break; // the operation ended meanwhile
-            };
-            keys.push(key);
-            last_secondary = before;
-        }
-        keys.push(first_key);
-        keys.reverse();
-        Some(keys)
-    }
 }

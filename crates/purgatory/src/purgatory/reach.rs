@@ -13,10 +13,12 @@ use smallvec::SmallVec;
 use timer_core::TimerHandle;
 
 use crate::{
+    engine::Kernel,
     operation::{DelayedOperation, OperationId, ReachResult},
     purgatory::Purgatory,
     shard::ToRelease,
     table::{
+        Inside,
         tour::{Handles, Tour},
         under_lock::under_lock,
     },
@@ -300,7 +302,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         handle: TimerHandle,
         visit: &mut impl FnMut(OperationId, &[K], Option<&mut O>),
     ) {
-        let Some(keys) = self.handle.table.keys_of(handle) else {
+        let Some(keys) = Kernel::keys_of(&self.handle.table, handle) else {
             return;
         };
         // The keys are dropped after the unlock.

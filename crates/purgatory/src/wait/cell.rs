@@ -22,12 +22,12 @@ use crate::{
         BoxedOperation,
         wait::{WaitOperation, Waiting},
     },
-    engine::Core,
+    engine::{Core, Kernel},
     error::WaitError,
     operation::{CancelReason, Outcome, Timeout, ToPark},
     origin::{AnswerOrigin, PANICKED, Pending},
     sync::{AtomicBool, Mutex, Ordering, Share, Unwatched},
-    table::call::in_turn,
+    table::{Inside, call::in_turn},
     wait::condition::Condition,
     watches::WatchKey,
 };
@@ -288,7 +288,7 @@ impl<K: WatchKey, C: Condition> AnswerOrigin<C::Value> for Cell<K, C> {
         // 2. Its entry ends. A check that is under way may find that out as it comes true.
         if matches!(before, Slot::Waiting(_)) {
             self.is_deserted.store(true, Ordering::Relaxed);
-            let _ = self.core.end_one(handle, outcome.clone());
+            let _ = Kernel::end(&self.core, handle, outcome.clone());
         }
         // 3. The waker or the answer goes behind that, with nothing locked: it may signal the keys, or
         //    drop futures itself.
@@ -298,7 +298,7 @@ impl<K: WatchKey, C: Condition> AnswerOrigin<C::Value> for Cell<K, C> {
     }
 
     fn reschedule(&self, handle: TimerHandle, timeout: Timeout) -> bool {
-        self.core.reschedule_one(handle, timeout)
+        Kernel::reschedule(&self.core, handle, timeout)
     }
 
     fn must_not_block(&self) -> bool {
