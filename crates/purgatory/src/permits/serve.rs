@@ -25,6 +25,11 @@ pub(super) struct Served<K: WatchKey> {
     pub(super) next_may_fit: bool,
 }
 
+/// The outcome of a request that is refused in its line: it counts as cancelled.
+fn refused() -> Outcome {
+    Outcome::Cancelled(CancelReason::Requested("refused".into()))
+}
+
 /// Returns true if permits of this weight are free beside those that are taken.
 #[inline]
 pub(super) fn fits(present: u64, taken: u64, weight: u64) -> bool {
@@ -123,44 +128,27 @@ impl<K: WatchKey> Semaphores<K> {
         let turn = shard.turn(head);
         let line = turn.line;
         let weight = turn.weight;
-        let Some(lease) = Self::lease(shard, line, weight) else {
-            let limit = SHARD_MAX;
-            return Self::refuse(shard, head, WaitError::Full { limit }, ended_at);
+        let mut outcome = Outcome::Completed;
+        let mut left = Left::Nothing;
+        let answer = match Self::lease(shard, line, weight) {
+            Some(lease) => {
+                let at = TimerHandle::new(shard.number(), lease.holder);
+                left = Left::Leased(at, time_to_live);
+                Ok(Granted::Lease(Box::new(lease)))
+            }
+            None => {
+                outcome = refused();
+                Err(WaitError::Full { limit: SHARD_MAX })
+            }
         };
-        let at = TimerHandle::new(shard.number(), lease.holder);
-        let granted = Granted::Lease(Box::new(lease));
-        let mut ended = Self::answer(shard, head, Ok(granted), &Outcome::Completed, ended_at);
-        ended.left = Left::Leased(at, time_to_live);
-        ended
-    }
-
-    /// Answers any request of a line. O(1).
-    fn answer(
-        shard: &mut Shard<Self>,
-        index: u32,
-        answer: Result<Granted, WaitError>,
-        outcome: &Outcome,
-        ended_at: EndedAt,
-    ) -> Ended<Self> {
-        let taken = shard.answer(index, || answer, outcome, ended_at);
+        let taken = shard.answer(head, || answer, &outcome, ended_at);
         if let Wait::Waits(turn) = &taken.wait {
             shard.unlink(turn);
         }
         Ended {
             waker: taken.waker,
-            left: Left::Nothing,
+            left,
         }
-    }
-
-    /// Refuses a request of a line. It counts as cancelled.
-    fn refuse(
-        shard: &mut Shard<Self>,
-        index: u32,
-        reason: WaitError,
-        ended_at: EndedAt,
-    ) -> Ended<Self> {
-        let outcome = Outcome::Cancelled(CancelReason::Requested("refused".into()));
-        Self::answer(shard, index, Err(reason), &outcome, ended_at)
     }
 
     /// Refuses the requests of a line that are heavier than the limit (Refused). O(waiters).
@@ -172,9 +160,9 @@ impl<K: WatchKey> Semaphores<K> {
             let next = turn.next;
             let weight = turn.weight;
             if self.is_too_heavy(weight) {
-                let reason = WaitError::TooHeavy { weight, limit };
-                also.ended
-                    .push(Self::refuse(shard, index, reason, also.ended_at));
+                let id = shard.wheel.id_at(index);
+                let too_heavy = || Err(WaitError::TooHeavy { weight, limit });
+                shard.end_with(self, id, too_heavy, &refused(), also);
             }
             index = next;
         }
