@@ -1,12 +1,12 @@
 //! Building a [`Purgatory`], or another form.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use timer_core::{BuildError, Executor, Timer};
 
 use crate::{
     engine::{Core, Rules},
-    operation::DelayedOperation,
+    operation::{DelayedOperation, opaque},
     purgatory::Purgatory,
     settings::{Form, Settings},
     stats::Parked,
@@ -327,10 +327,4 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     }
 }
 
-impl<F: Form> fmt::Debug for Builder<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder")
-            .field("name", &self.settings.name)
-            .finish_non_exhaustive()
-    }
-}
+opaque!([F: Form] Builder<F>, name: settings.name);

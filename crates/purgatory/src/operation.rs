@@ -4,21 +4,9 @@ use std::{any::Any, fmt, time::Duration};
 
 use timer_core::{Moment, TaskId, TickLength, TimerHandle};
 
-use crate::reason::Reason;
+pub(crate) use timer_core::opaque;
 
-/// `Debug` for a type whose parts are the user's or locked: its name, and one field at most.
-macro_rules! opaque {
-    ([$($bounds:tt)*] $name:ident$(<$($of:tt),+>)? $(, $field:ident: $($path:ident).+)?) => {
-        impl<$($bounds)*> std::fmt::Debug for $name$(<$($of),+>)? {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.debug_struct(stringify!($name))
-                    $(.field(stringify!($field), &self.$($path).+))?
-                    .finish_non_exhaustive()
-            }
-        }
-    };
-}
-pub(crate) use opaque;
+use crate::reason::Reason;
 
 /// A request that cannot be answered yet: a condition to check, and a callback for its end.
 ///

@@ -1,11 +1,11 @@
 //! [`Waits`], the waits of a form, whatever the form.
 
-use std::{any::Any, fmt, sync::Arc, time::Duration};
+use std::{any::Any, sync::Arc, time::Duration};
 
 use timer_core::Timer;
 
 use crate::{
-    operation::{CancelReason, OperationId, Outcome, ReachResult, Timeout},
+    operation::{CancelReason, OperationId, Outcome, ReachResult, Timeout, opaque},
     reason::Reason,
     stats::{Snapshot, Stats, Times},
     table::{Engine, form::AnyForm, handle::Handle},
@@ -202,10 +202,4 @@ impl<K> Waits<K> {
     }
 }
 
-impl<K> fmt::Debug for Waits<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Waits")
-            .field("name", &self.name())
-            .finish_non_exhaustive()
-    }
-}
+opaque!([K] Waits<K>, name: name());

@@ -3,6 +3,22 @@
 #[cfg(feature = "metrics")]
 pub(crate) mod metrics;
 
+/// `Debug` for a type whose parts are the user's or locked: its name, and one field at most.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! opaque {
+    ([$($bounds:tt)*] $name:ident$(<$($of:tt),+>)? $(, $field:ident: $($path:tt)+)?) => {
+        impl<$($bounds)*> std::fmt::Debug for $name$(<$($of),+>)? {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($name))
+                    $(.field(stringify!($field), &self.$($path)+))?
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+pub(crate) use opaque;
+
 /// The counts of a timer, over all its wheels: its own tasks, those of each
 /// [`TaskTimer`](crate::TaskTimer) on it, and those of every other owner of wheels. Exact when
 /// idle.

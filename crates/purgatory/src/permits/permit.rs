@@ -1,8 +1,9 @@
 //! [`Permit`], the guard of permits.
 
-use std::{fmt, mem, sync::Arc};
+use std::{mem, sync::Arc};
 
 use crate::{
+    operation::opaque,
     permits::{
         entry::{Granted, Guard, Semaphores},
         held::Held,
@@ -75,10 +76,4 @@ impl<K: WatchKey> Drop for Permit<K> {
     }
 }
 
-impl<K: WatchKey> fmt::Debug for Permit<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permit")
-            .field("weight", &self.weight())
-            .finish_non_exhaustive()
-    }
-}
+opaque!([K: WatchKey] Permit<K>, weight: weight());

@@ -7,13 +7,14 @@
 //!   sets the shard's bit. So an answer that is kept holds as long as its bit is not set. A shard
 //!   that was never locked has nothing, which is what is kept of it from the beginning.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
     driver::{
         owner::{ShardLook, WheelOwner},
         owners::{Attached, Shared},
     },
+    observe::opaque,
     sync::plain::Mutex,
 };
 
@@ -145,8 +146,4 @@ impl Owner {
     }
 }
 
-impl fmt::Debug for Agenda {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Agenda").finish_non_exhaustive()
-    }
-}
+opaque!([] Agenda);

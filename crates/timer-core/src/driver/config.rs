@@ -2,12 +2,13 @@
 //! its threads run. [`Panics`] counts those that were contained.
 
 use std::{
-    fmt,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
-use crate::{driver::tick::TickLength, panics::contain, wheel::geometry::WheelSize};
+use crate::{
+    driver::tick::TickLength, observe::opaque, panics::contain, wheel::geometry::WheelSize,
+};
 
 /// A function for the message of each contained panic.
 type Hook = dyn Fn(&str) + Send + Sync;
@@ -68,13 +69,7 @@ impl Panics {
     }
 }
 
-impl fmt::Debug for Panics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Panics")
-            .field("count", &self.count)
-            .finish_non_exhaustive()
-    }
-}
+opaque!([] Panics, count: count);
 
 /// The settings of a timer.
 pub struct Config {

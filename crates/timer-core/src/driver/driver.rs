@@ -6,7 +6,7 @@
 
 use std::{
     any::Any,
-    fmt, io,
+    io,
     sync::{Arc, Weak, atomic::Ordering},
     time::Duration,
 };
@@ -23,7 +23,7 @@ use crate::{
         shards::{Layout, MakeShard, ShardState, Shards, Wake},
         tick::{TickLength, Ticks},
     },
-    observe::TimerStats,
+    observe::{TimerStats, opaque},
     sync::{Parker, plain},
     wheel::geometry::WheelSize,
 };
@@ -52,13 +52,7 @@ pub struct Driver {
     pub(crate) published: crate::observe::metrics::Published,
 }
 
-impl fmt::Debug for Driver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver")
-            .field("clock", &self.clock)
-            .finish_non_exhaustive()
-    }
-}
+opaque!([] Driver, clock: clock);
 
 impl Driver {
     /// Makes a driver of one shard by the machine's clock, without a reaper, with jobs that run in

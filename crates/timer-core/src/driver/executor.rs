@@ -15,6 +15,7 @@ use std::{
 
 use crate::{
     driver::{config::Panics, home::Home},
+    observe::opaque,
     panics::contain,
     sync::{self, JoinHandle, Latch, plain::Mutex, spawn, thread_local},
 };
@@ -60,11 +61,7 @@ impl Drop for Job {
     }
 }
 
-impl fmt::Debug for Job {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Job").finish_non_exhaustive()
-    }
-}
+opaque!([] Job);
 
 /// Runs jobs on threads of its own.
 ///
@@ -261,13 +258,7 @@ impl Workers {
 }
 
 // Each timer has this in its `dyn Executor`: not the queue and the threads.
-impl fmt::Debug for Workers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Workers")
-            .field("count", &self.count)
-            .finish_non_exhaustive()
-    }
-}
+opaque!([] Workers, count: count);
 
 impl Drop for Workers {
     fn drop(&mut self) {

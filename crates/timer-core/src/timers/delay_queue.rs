@@ -11,7 +11,6 @@
 
 use std::{
     collections::VecDeque,
-    fmt,
     future::poll_fn,
     pin::Pin,
     task::{Context, Poll},
@@ -20,6 +19,7 @@ use std::{
 
 use crate::{
     driver::{clock::Moment, driver::Driver, grace::Grace},
+    observe::opaque,
     timers::{ScheduleError, TimerError, sleep::Sleep, timer::Timer},
     wheel::{node::TaskId, timing_wheel::TimingWheel},
 };
@@ -515,13 +515,7 @@ impl<T> DelayQueue<T> {
     }
 }
 
-impl<T> fmt::Debug for DelayQueue<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DelayQueue")
-            .field("len", &self.len())
-            .finish_non_exhaustive()
-    }
-}
+opaque!([T] DelayQueue<T>, len: len());
 
 /// No value is pinned in it.
 impl<T> Unpin for DelayQueue<T> {}

@@ -3,7 +3,9 @@
 
 use std::{error::Error, fmt, io};
 
-use crate::{driver::shards::MAX_SHARDS, sync::HandedBack, wheel::node::MAX_TASKS};
+use crate::{
+    driver::shards::MAX_SHARDS, observe::opaque, sync::HandedBack, wheel::node::MAX_TASKS,
+};
 
 pub(crate) mod delay_queue;
 pub(crate) mod interval;
@@ -160,13 +162,7 @@ pub enum TimerError {
     Elapsed,
 }
 
-impl<T> fmt::Debug for ScheduleError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScheduleError")
-            .field("reason", &self.reason)
-            .finish_non_exhaustive()
-    }
-}
+opaque!([T] ScheduleError<T>, reason: reason);
 
 impl<T> fmt::Display for ScheduleError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,7 +6,6 @@
 //! takes it off, and hands it over in a job, which calls the handler with nothing locked.
 
 use std::{
-    fmt,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
@@ -28,7 +27,7 @@ use crate::{
         shards::Shards,
         tick::Ticks,
     },
-    observe::TimerStats,
+    observe::{TimerStats, opaque},
     panics::contain,
     sync::{Share, Shares, failpoint, thread_slot},
     timers::{ScheduleError, TimerError, TimerTask},
@@ -219,13 +218,7 @@ impl<T> Clone for TaskTimer<T> {
     }
 }
 
-impl<T> fmt::Debug for TaskTimer<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TaskTimer")
-            .field("driver", &self.tasks.driver)
-            .finish_non_exhaustive()
-    }
-}
+opaque!([T] TaskTimer<T>, driver: tasks.driver);
 
 /// State that the handles of a timer share.
 #[derive(Debug)]
