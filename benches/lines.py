@@ -21,13 +21,12 @@ visits to all shards. Wants valgrind, binutils (x86-64) and 1 GB for temporary f
 import argparse
 import collections
 import os
-import pathlib
 import random
 import subprocess
 import sys
 import tempfile
 
-from instructions import ATOMIC, DISASSEMBLED
+from instructions import Atomics, build
 
 PROCESSORS = [1, 2, 4, 16, 64]
 # The kinds of calls, in the order of their marks in `peers --calls`; the first mark ends a call.
@@ -47,26 +46,10 @@ ROWS = [
     ("EventThree", "event, three keys", 1),
 ]
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 LINE = 64
 
 # What one call did.
 Call = collections.namedtuple("Call", "kind instructions atomics holds held lines")
-
-
-def build():
-    """Builds `peers` of this working tree; returns its path."""
-    command = ["cargo", "build", "--release", "-p", "purgatory-benches", "--bin", "peers"]
-    subprocess.run(command, cwd=ROOT, check=True)
-    return ROOT / "target/release/peers"
-
-
-def atomics_of(binary):
-    """The addresses of atomic instructions in the binary."""
-    command = ["objdump", "--disassemble", "--no-show-raw-insn", str(binary)]
-    listing = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    found = (DISASSEMBLED.match(line) for line in listing.splitlines())
-    return {int(line[1], 16) for line in found if line and ATOMIC.match(line[2])}
 
 
 class Places:
@@ -206,7 +189,7 @@ def traced(binary, calls):
         said = done.stdout.splitlines()
         made = [line.split() for line in said if line.startswith("call ")]
         with open(pipe, encoding="utf-8") as trace:
-            found = list(calls_of(trace, Places(said), atomics_of(binary)))
+            found = list(calls_of(trace, Places(said), Atomics.disassembled(str(binary))))
     if [call.kind for call in found] != [kind for _, kind, _ in made]:
         sys.exit(f"{len(found)} calls in the trace, and {len(made)} were made")
     return found, [int(key) for _, _, key in made]

@@ -7,9 +7,9 @@
     benches/tables.py --check              fail if a page has other figures
 
 A mark is a line <!-- NAME --> before and a line <!-- end --> after; above a table stands when, of which commit and
-on which machine it was made, unless as the first. README's are the rows of COSTS, those of `peers` and `bytes` the rows of ASKED, each beside the best
-of what programs have and the best by hand; of other records a page may have fewer rows and columns. Times want a
-quiet machine, counts (COUNTED) do not.
+on which machine it was made, unless as the first. README's are the rows of COSTS, those of `peers` and `bytes` the
+rows of ASKED, each beside the best of what programs have and the best by hand; of other records a page may have fewer
+rows and columns. Times want a quiet machine, counts (COUNTED) do not.
 """
 
 import os
@@ -159,22 +159,19 @@ def markdown(table):
 def costs():
     """A short table of some rows, with the best of each in bold, as in the record."""
     about, tables = read("peers")
-    rows = {row[0]: dict(zip(table[0], row)) for table in tables for row in table[1:]}
-    quoted = [rows[name] for _, name in COSTS]
-    units = {row["unit"] for row in quoted}
-    if len(units) > 1:
-        sys.exit(f"FAILED: the rows of README have several units: {units}")
-    # The map with a sweep, which wins, as soon as it is measured.
-    columns = {"ours": ["ours"], "hand-written, a map of oneshots": ["dashmap-oneshot"],
-               "one lock and a sweep": ["callbacks-sweep", "wakers-sweep", "slots-sweep"]}
-    cell = lambda row, names: next((row[name] for name in names if name in row), "")
-    columns = {head: names for head, names in columns.items() if any(cell(row, names) for row in quoted)}
-    short = [[f"in {units.pop()}", *columns, "row"]]
-    for (words, name), row in zip(COSTS, quoted):
-        short.append([words, *(cell(row, names) for names in columns.values()), f"`{name}`"])
+    short = [["in ns", "ours", "hand-written, a map of oneshots", "one lock and a sweep", "row"]]
+    for words, name in COSTS:
+        row = by_name(tables)[name]
+        sweep = next(row[contender] for contender in row if contender.endswith("-sweep"))
+        short.append([words, row["ours"], row["dashmap-oneshot"], sweep, f"`{name}`"])
     return [*markdown(short), "", f"Bold is fastest, by `{COMMANDS['peers']}`",
             f"([more rows](docs/BENCHMARKS.md); {about}).",
             "One lock and a sweep, by hand, are [cheaper](docs/BENCHMARKS.md#the-best-by-hand)."]
+
+
+def by_name(tables):
+    """The rows of tables by their names, each by its heads."""
+    return {row[0]: dict(zip(table[0], row)) for table in tables for row in table[1:]}
 
 
 def number(cell):
@@ -192,7 +189,7 @@ def best(row, contenders):
 
 def asked(tables):
     """The rows of ASKED, each with the best of two kinds of contenders."""
-    rows = {row[0]: dict(zip(table[0], row)) for table in tables for row in table[1:]}
+    rows = by_name(tables)
     short = [["row", "ours", "what programs have", "the best by hand"]]
     for name in ASKED:
         if name not in rows:
