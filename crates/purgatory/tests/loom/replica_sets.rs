@@ -118,6 +118,34 @@ fn acknowledging_report_against_a_new_epoch() {
     });
 }
 
+/// A leader steps down in its own epoch. The report comes before that, or is refused; the wait is met,
+/// cancelled or refused, and never stays.
+#[test]
+fn stepping_down_against_wait_and_report() {
+    let faults = [
+        Failpoint::ValueComparedUnlocked,
+        Failpoint::ReportAdvancesUnlocked,
+        Failpoint::EpochAnswersLast,
+    ];
+    check(&faults, || {
+        let model = Sets::new(&[(A, 1), (B, 0)], Rule::all());
+        let report = beside(&model.sets, |sets| sets.in_epoch(&GROUP, 0).report(&B, 1));
+        let leader = beside(&model.sets, |sets| sets.follow(&GROUP, 0).unwrap());
+        let mut wait = model.wait(0, 1);
+        let reported = report.join().unwrap();
+        let over = leader.join().unwrap();
+        match ending(&mut wait) {
+            Some(Ok(1)) => assert!(reported.is_ok() && over == 0),
+            Some(Err(WaitError::NoGroup)) => assert_eq!((reported.unwrap_or(0), over), (0, 0)),
+            ended => {
+                assert!(epoch_over(ended));
+                assert_eq!((reported, over), (Err(WaitError::NoGroup), 1));
+            }
+        }
+        assert_eq!(model.sets.waits().len(), 0);
+    });
+}
+
 /// A leader's log is lost on purpose. The last report of the old set acknowledges nothing of the new.
 #[test]
 fn report_against_removal_and_a_new_set() {
