@@ -260,10 +260,8 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         };
         table.begin_epoch(group, next, |here, last, before| {
             let last = last.and_then(Option::as_ref).ok_or(WaitError::NoGroup)?;
-            let mut set = last.led_by(leader, log_end, before)?;
-            let reached = set.begin(epoch, before)?;
-            *here = Some(Box::new(set));
-            Ok(reached)
+            let set = here.insert(Box::new(last.led_by(leader, log_end, before)?));
+            set.begin(epoch, before)
         })
     }
 

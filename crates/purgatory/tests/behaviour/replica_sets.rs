@@ -248,6 +248,7 @@ fn members_that_go_are_dropped_unlocked() {
         3,
     );
     dropped(&|| _ = sets.set(&1, 2, set(), 9, Rule::all()), 3);
+    dropped(&|| _ = sets.begin_epoch(&1, 3, &a, 8).unwrap_err(), 3);
     dropped(
         &|| _ = sets.in_epoch(&1, 2).join(a.like(2), 9).unwrap_err(),
         1,
