@@ -23,7 +23,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn finish(self: &Arc<Self>, call: &Call<'_>, mut ended: Ended<K, O>) -> usize {
         self.release(call, &mut ended.to_release);
         let completed = usize::from(matches!(ended.outcome, Outcome::Completed));
-        if self.engine.rules.callbacks_on_executor || matches!(ended.outcome, Outcome::Expired) {
+        let on_executor =
+            self.engine.rules.callbacks_on_executor || matches!(ended.outcome, Outcome::Expired);
+        // Until its callback begins it has a place, also one that has ended at once, which had none:
+        // the outermost call may leave it to the executor, too.
+        if (on_executor || call.is_nested()) && !ended.to_release.has_place {
+            self.common.take_callbacks_place();
+            ended.to_release.has_place = true;
+        }
+        if on_executor {
             self.call_back_on_executor(ended);
         } else {
             self.call_back_in(call, ended);
@@ -167,13 +175,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Leaves the callback of an operation to the executor. Until it begins it has a place, also that
-    /// of an operation that has ended at once, which had none.
-    fn call_back_on_executor(self: &Arc<Self>, mut ended: Ended<K, O>) {
-        if !ended.to_release.has_place {
-            self.common.take_callbacks_place();
-            ended.to_release.has_place = true;
-        }
+    /// Leaves the callback of an operation to the executor.
+    fn call_back_on_executor(self: &Arc<Self>, ended: Ended<K, O>) {
         let queued_ns = self.frame.callbacks_queued(1);
         let core = self.clone();
         self.frame.executor.execute(Job::new(move || {

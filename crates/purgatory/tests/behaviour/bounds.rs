@@ -212,6 +212,31 @@ fn late_callbacks_of_what_ended_at_once_take_places() {
     }
 }
 
+/// One call runs 1024 that are queued behind it, and leaves the others to the executor.
+#[test]
+fn callbacks_of_what_ended_at_once_inside_a_call_take_places() {
+    let later = Later::default();
+    let timer = ManualTimer::new();
+    let builder = Purgatory::<u32>::builder("few").timer(&timer).max_parked(2);
+    let waits = builder.executor(later.clone()).build().unwrap();
+    let inside = waits.clone();
+    let ends_others = move |_| {
+        for _ in 0..2000 {
+            let over = inside.try_complete_else_watch(when(|| true, drop), &[1], NEVER);
+            assert_eq!(over.unwrap(), None);
+        }
+    };
+    let over = waits.try_complete_else_watch(when(|| true, ends_others), &[1], NEVER);
+    assert_eq!(over.unwrap(), None);
+    assert_eq!(later.len(), 1);
+    let full = WaitError::Full { limit: 2 };
+    assert_eq!(refused(&waits, never(), &[1]).0, full);
+    later.run();
+    waits.park(never(), &[1], MS);
+    waits.park(never(), &[1], MS);
+    assert_eq!(refused(&waits, never(), &[1]).0, full);
+}
+
 /// Operations with many keys leave the executor to other jobs in between.
 #[test]
 fn a_job_releases_a_bounded_number_of_watches() {
