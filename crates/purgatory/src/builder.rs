@@ -211,7 +211,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<Purgatory<K, O>> {
         self.own.on_missed = Some(Box::new(move |core, handle| {
             let now_ns = core.frame.driver().now_ns();
             if let Some(parked) = core.parked(handle, now_ns) {
-                hook(&parked);
+                core.frame.call(|| hook(&parked)); // its panic keeps no key from being contained
                 core.drop_each(&core.frame.enter(), parked.keys);
             }
         }));

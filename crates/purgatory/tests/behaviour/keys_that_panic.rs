@@ -429,3 +429,25 @@ fn keys_that_panic_behind_a_look_are_contained() {
     let stats = waits.stats();
     assert_eq!((stats.missed_events, stats.panics), (1, 4));
 }
+
+/// As the panic of the hook is under way, that of a key would be an abort.
+#[test]
+fn a_key_that_panics_behind_a_hook_that_panics_is_contained() {
+    let panics = Arc::new(AtomicBool::new(false));
+    let arm = panics.clone();
+    let (timer, waits): (_, Purgatory<_>) = by_hand_with(|builder| {
+        builder.check_at_expiry(move |_| {
+            arm.store(true, SeqCst);
+            panic!("in a hook");
+        })
+    });
+    let keys = [2, 4].map(|number| undroppable(number, &panics));
+    waits.park(never(), &keys, NEVER); // it keeps the keys
+    let mut checks = 0..;
+    let unasked = when(move || checks.next() > Some(0), drop);
+    waits.park(unasked, &keys, SECOND);
+    timer.advance(SECOND);
+    panics.store(false, SeqCst);
+    let stats = waits.stats();
+    assert_eq!((stats.missed_events, stats.panics), (1, 3));
+}
