@@ -5,7 +5,12 @@
 //! locked, and checks the batch in. Then the callbacks of what ended run. Most entries are in the
 //! key's own shard: they are checked out in the lock hold that finds them.
 
-use std::{any::Any, collections::HashSet, sync::Arc};
+use std::{
+    any::Any,
+    collections::HashSet,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::Arc,
+};
 
 use crate::{
     engine::{Core, LockedShard, check::Batch, walk::Waited},
@@ -72,12 +77,17 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // 1. An event of each key: list its waiters, each once.
         let mut known = HashSet::new();
         let mut waiters = Vec::new();
+        let mut panicked = None;
         for key in keys {
-            let hash = self.hash(key);
-            let shard = self.shard_of(hash);
-            if let Some(record) = self.begin_event(&shard, key, hash) {
-                waiters.extend(self.waiters_of(Waited { shard, record }));
-            }
+            // The panic of a key's `Eq` takes no event from the others.
+            let listed = catch_unwind(AssertUnwindSafe(|| {
+                let hash = self.hash(key);
+                let shard = self.shard_of(hash);
+                if let Some(record) = self.begin_event(&shard, key, hash) {
+                    waiters.extend(self.waiters_of(Waited { shard, record }));
+                }
+            }));
+            panicked = panicked.or(listed.err());
         }
         waiters.retain(|&handle| known.insert(handle));
         // 2. Check them. One that is held by then is left a request.
@@ -93,6 +103,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 },
             );
             self.check_batch(call, &mut batch, |held| self.check_for_cause(held));
+        }
+        if let Some(panicked) = panicked {
+            resume_unwind(panicked);
         }
     }
 

@@ -451,3 +451,20 @@ fn a_key_that_panics_behind_a_hook_that_panics_is_contained() {
     let stats = waits.stats();
     assert_eq!((stats.missed_events, stats.panics), (1, 3));
 }
+
+/// The other keys' waits have had their event.
+#[test]
+fn a_change_whose_last_key_panics_signals_the_others() {
+    let ready = Monitor::on(&ManualTimer::new(), "test", false).unwrap();
+    let mut wait = ready.wait(&[Comparable(1)], NEVER, |ready| *ready);
+    let mut other = ready.wait(&[Comparable(2)], NEVER, |ready| *ready);
+    let change = || {
+        ready.update_keys(|ready| {
+            *ready = true;
+            ((), vec![Comparable(1), Comparable(2)])
+        })
+    };
+    assert!(with_comparisons(1, change).is_err());
+    assert_eq!(over(&mut wait), Ok(()));
+    assert!(poll(&mut other).is_pending());
+}
