@@ -41,6 +41,8 @@ pub struct Leader {
     /// The log end of each replica that counts. Handlers have clones, and wait in the epoch.
     pub logs: ReplicaSets<(), Replica>,
     confirmed: InSync,
+    /// A set was proposed since, which the controller may yet take.
+    has_proposed: bool,
 }
 
 impl Leader {
@@ -56,7 +58,11 @@ impl Leader {
         let in_sync = confirmed.replicas.iter().map(|&one| (one, has(one)));
         let rule = Rule::all().floor(MIN_IN_SYNC);
         logs.set(&(), confirmed.leader_epoch, in_sync, log_end, rule)?;
-        Ok(Leader { logs, confirmed })
+        Ok(Leader {
+            logs,
+            confirmed,
+            has_proposed: false,
+        })
     }
 
     /// A replica has come this far in the log. One that does not count yet joins as soon as it has
@@ -77,7 +83,7 @@ impl Leader {
     /// The set to propose: the replicas that count, without those that lag for too long. `None` if the
     /// controller has it, and may take no other. Send it when a replica has joined, and at each half of
     /// the limit, until it is answered: the last proposal says what is to be, whatever those before said.
-    pub fn proposal(&self) -> Option<InSync> {
+    pub fn proposal(&mut self) -> Option<InSync> {
         let members = self.logs.members(&());
         let counted: BTreeSet<Replica> = members.iter().map(|of| of.0).collect();
         let mut replicas = counted.clone();
@@ -87,10 +93,11 @@ impl Leader {
             }
         }
         // One that was proposed, and lags now, is to go as any other. A leader no more counts none.
-        let is_settled = replicas == counted && counted == self.confirmed.replicas;
-        if is_settled || counted.is_empty() {
+        let is_confirmed = replicas == counted && counted == self.confirmed.replicas;
+        if is_confirmed && !self.has_proposed || counted.is_empty() {
             return None;
         }
+        self.has_proposed = true;
         Some(InSync {
             replicas,
             ..self.confirmed
@@ -115,6 +122,7 @@ impl Leader {
             }
         }
         self.confirmed = said;
+        self.has_proposed = false; // for this version
         Ok(ended)
     }
 }

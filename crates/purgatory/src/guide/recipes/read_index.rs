@@ -53,6 +53,8 @@ impl Server {
     }
 
     /// A node has answered a round of heartbeats in this term: then it had voted for no later one.
+    /// Its answers come in order, as one connection brings them: one that comes late takes the rounds
+    /// behind it back, and the reads that wait for these go on to the next.
     pub fn answered(&self, term: u64, node: Node, round: u64) -> Result<usize, WaitError> {
         match self.heard.in_epoch(&(), term).report(&node, round) {
             Err(WaitError::Behind { .. }) => Ok(0), // an earlier round's answer, which comes last

@@ -40,8 +40,15 @@ impl Cluster {
     }
 
     #[track_caller]
-    fn proposed(&self) -> InSync {
+    fn proposed(&mut self) -> InSync {
         self.leader.proposal().expect("another set")
+    }
+
+    /// The controller takes what is proposed. Returns its answer.
+    #[track_caller]
+    fn alter(&mut self) -> InSync {
+        let proposed = self.proposed();
+        self.controller.alter(proposed)
     }
 
     fn counted(&self) -> Vec<Replica> {
@@ -61,7 +68,7 @@ impl Cluster {
     }
 
     /// These replicas alone fetch for as long as the others may lag.
-    fn lag_out<const N: usize>(&self, end: u64, replicas: [Replica; N]) {
+    fn lag_out<const N: usize>(&mut self, end: u64, replicas: [Replica; N]) {
         for replica in replicas {
             self.leader.fetched(replica, end).unwrap();
         }
@@ -115,7 +122,7 @@ fn laggard_counts_until_it_is_confirmed_out() {
 fn answer_that_comes_twice_takes_nobody_out() {
     let mut cluster = Cluster::new(["leader"]);
     cluster.leader.fetched("a", 10).unwrap();
-    let answer = cluster.controller.alter(cluster.proposed());
+    let answer = cluster.alter();
     cluster.leader.confirmed(answer.clone()).unwrap();
     cluster.leader.fetched("b", 10).unwrap();
     let proposed = cluster.proposed();
@@ -132,10 +139,10 @@ fn answer_of_an_older_version_takes_nobody_out() {
     let mut cluster = Cluster::new(["leader", "a", "b"]);
     drop(cluster.append(11, ["leader", "b"]));
     cluster.lag_out(11, ["leader", "b"]);
-    let without = cluster.controller.alter(cluster.proposed());
+    let without = cluster.alter();
     cluster.leader.confirmed(without.clone()).unwrap();
     cluster.leader.fetched("a", 11).unwrap();
-    let with = cluster.controller.alter(cluster.proposed());
+    let with = cluster.alter();
     cluster.leader.confirmed(with).unwrap();
     assert_eq!(cluster.leader.confirmed(without), Ok(0));
     assert_eq!(cluster.counted(), ["a", "b", "leader"]);
@@ -183,12 +190,32 @@ fn joiner_that_dies_is_withdrawn() {
         );
         assert_eq!(poll(&mut produce).is_pending(), takes_first);
         if takes_first {
-            let answer = cluster.controller.alter(cluster.proposed());
+            let answer = cluster.alter();
             assert_eq!(cluster.leader.confirmed(answer), Ok(1));
         }
         assert_eq!(cluster.counted(), ["a", "leader"]);
         assert_eq!(cluster.leader.proposal(), None);
     }
+}
+
+/// "a" catches up before the controller has heard that it lags, and no answer comes.
+#[test]
+fn laggard_that_catches_up_is_proposed_again() {
+    let mut cluster = Cluster::new(["leader", "a"]);
+    drop(cluster.append(11, ["leader"]));
+    cluster.lag_out(11, ["leader"]);
+    cluster.alter();
+    cluster.leader.fetched("a", 11).unwrap();
+    let proposed = cluster.proposed();
+    assert_eq!(proposed, in_sync(0, ["leader", "a"]));
+    let without = cluster.controller.alter(proposed);
+    assert_eq!(without, in_sync(1, ["leader"]));
+    assert_eq!(cluster.leader.confirmed(without), Ok(0));
+    assert_eq!(cluster.leader.fetched("a", 11), Ok(0));
+    let answer = cluster.alter();
+    assert_eq!(answer, in_sync(2, ["leader", "a"]));
+    assert_eq!(cluster.leader.confirmed(answer), Ok(0));
+    assert_eq!(cluster.leader.proposal(), None);
 }
 
 /// The controller takes "a" out by itself, and the leader's proposal with "a" and "b" comes late.
@@ -211,7 +238,7 @@ fn controller_that_changes_the_set_itself_is_followed() {
 
 #[test]
 fn leader_that_was_replaced_proposes_no_empty_set() {
-    let cluster = Cluster::new(["leader", "a"]);
+    let mut cluster = Cluster::new(["leader", "a"]);
     cluster.leader.fetched("b", 10).unwrap();
     assert!(cluster.leader.proposal().is_some());
     cluster.leader.logs.follow(&(), 1).unwrap();
@@ -226,7 +253,7 @@ fn answer_to_the_last_leader_leaves_the_next_ones_set() {
     let mut cluster = Cluster::new(["leader", "a", "b"]);
     drop(cluster.append(11, ["leader", "a"]));
     cluster.lag_out(11, ["leader", "a"]);
-    let late = cluster.controller.alter(cluster.proposed());
+    let late = cluster.alter();
     let next = InSync {
         leader_epoch: 2,
         version: 2,

@@ -415,7 +415,7 @@ impl Cluster {
     /// A leader counts a follower, which joins if it has caught up.
     fn counts(&mut self, node: Node, from: Replica, end: u64) {
         let broker = &mut self.brokers[node];
-        let Some(partition) = &broker.partition else {
+        let Some(partition) = &mut broker.partition else {
             return;
         };
         let is_member = broker.leader.members().contains(from);
@@ -459,12 +459,12 @@ impl Cluster {
     /// Half of the time passes that a follower may lag. The leader proposes what is to be.
     fn propose(&mut self, node: Node) {
         let node = self.leader_or(node);
-        let broker = &self.brokers[node];
+        let broker = &mut self.brokers[node];
         if broker.role != Role::Leader {
             return;
         }
         broker.leader.timer.advance(Duration::from_secs(5));
-        let proposed = broker.partition.as_ref().and_then(|one| one.proposal());
+        let proposed = broker.partition.as_mut().and_then(|one| one.proposal());
         if let (Some(Mistake::LeavesAlone), Some(proposed)) = (self.mistake, &proposed) {
             for &member in broker.leader.members().difference(&proposed.replicas) {
                 broker.leader.leave(member);
