@@ -28,12 +28,15 @@ impl Reference {
         operation.deadline = None;
     }
 
-    /// Expired operations are called back on the executor; with that setting, all are.
+    /// Expired operations are called back on the executor; with that setting, all are. One that has
+    /// ended at once takes a place if its callback is queued, there or behind a call.
     pub fn finish(&mut self, nested: bool, number: usize, outcome: Outcome) {
-        if self.setup.all_on_executor || outcome == Outcome::Expired {
-            // One that has ended at once takes a place now.
+        let elsewhere = self.setup.all_on_executor || outcome == Outcome::Expired;
+        if elsewhere || nested {
             let had_place = std::mem::replace(&mut self.at(number).has_place, true);
             self.places += usize::from(!had_place);
+        }
+        if elsewhere {
             self.tell_elsewhere(vec![number], outcome);
         } else {
             self.tell_here(nested, number, outcome);
