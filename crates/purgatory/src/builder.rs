@@ -97,10 +97,9 @@ impl<F: Form> Builder<F> {
     /// An operation frees its place just before its callback runs, or before its future is ready.
     /// When one event ends several operations, their first callbacks may therefore find the
     /// purgatory still full. An executor that falls behind leads to refusals, not to memory use. (Two
-    /// take a place without asking for one, until their callback begins, if that is queued, behind a
-    /// call or for the executor: a wait of another form, which frees its own as it ends, and an
-    /// operation that ended at once. While those are queued there may be more of them than the limit.)
-    /// With a limit, all threads share a counter.
+    /// take a place without asking for one while their callback is queued, behind a call or for the
+    /// executor: a wait of another form, which frees its own as it ends, and an operation that ended at
+    /// once. There may be more of those than the limit.) With a limit, all threads share a counter.
     ///
     /// ```
     /// use std::time::Duration;

@@ -158,8 +158,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn call_back(&self, to_release: ToRelease<K>, calls: impl FnOnce()) {
         // 1. What is left of it in the purgatory. A task that is woken may park again, and finds the
         //    place free.
-        if let Some(key) = to_release.emptied_key.filter(|_| needs_drop::<K>()) {
-            self.frame.call(|| drop(key));
+        if needs_drop::<K>() {
+            if let Some(key) = to_release.emptied_key {
+                self.frame.call(|| drop(key));
+            }
         }
         if to_release.has_place && !failpoint!(AnsweredKeepsPlace) {
             self.common.return_place();

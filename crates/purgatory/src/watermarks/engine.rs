@@ -188,10 +188,10 @@ impl<B: Beside> Mark<B> {
             return Err(WaitError::OtherEpoch { named, present });
         }
         let valued = mark.and_then(|mark| mark.valued.as_ref());
-        match valued.is_none_or(|valued| valued.beside.is_led()) {
-            true => Ok(()),
-            false => Err(WaitError::NoGroup),
+        if valued.is_some_and(|valued| !valued.beside.is_led()) {
+            return Err(WaitError::NoGroup);
         }
+        Ok(())
     }
 
     /// Returns the epoch of the key with this record, if it has one; `None` before the first.
@@ -277,8 +277,10 @@ impl<B> Mark<B> {
             Wants::Value(threshold) => (reached >= threshold).then_some(reached),
             Wants::Observed(observed) => {
                 let is_wanted = mark.is_some_and(|mark| mark.queue.has_above(reached));
-                let lowest = || mark.and_then(Mark::lowest_waiting).unwrap_or(0);
-                (is_wanted == (observed == Observed::Wanted)).then(lowest)
+                if is_wanted != (observed == Observed::Wanted) {
+                    return None;
+                }
+                Some(mark.and_then(Mark::lowest_waiting).unwrap_or(0))
             }
         }
     }

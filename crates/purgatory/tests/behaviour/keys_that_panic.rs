@@ -404,6 +404,12 @@ fn keys_that_panic_behind_a_change_are_contained() {
     assert_eq!(change(&nested), 2);
 }
 
+/// An operation that comes true without an event: its last check finds that.
+fn unasked() -> BoxedOperation {
+    let mut checks = 0..;
+    when(move || checks.next() > Some(0), drop)
+}
+
 /// Those of an operation that is shown, and of one whose event was missed.
 #[test]
 fn keys_that_panic_behind_a_look_are_contained() {
@@ -421,9 +427,7 @@ fn keys_that_panic_behind_a_look_are_contained() {
     assert!(catch_unwind(AssertUnwindSafe(look)).is_ok());
     panics.store(false, SeqCst);
     assert_eq!(waits.stats().panics, 2);
-    let mut checks = 0..;
-    let unasked = when(move || checks.next() > Some(0), drop);
-    waits.park(unasked, &keys, SECOND);
+    waits.park(unasked(), &keys, SECOND);
     timer.advance(SECOND);
     panics.store(false, SeqCst);
     let stats = waits.stats();
@@ -443,9 +447,7 @@ fn a_key_that_panics_behind_a_hook_that_panics_is_contained() {
     });
     let keys = [2, 4].map(|number| undroppable(number, &panics));
     waits.park(never(), &keys, NEVER); // it keeps the keys
-    let mut checks = 0..;
-    let unasked = when(move || checks.next() > Some(0), drop);
-    waits.park(unasked, &keys, SECOND);
+    waits.park(unasked(), &keys, SECOND);
     timer.advance(SECOND);
     panics.store(false, SeqCst);
     let stats = waits.stats();

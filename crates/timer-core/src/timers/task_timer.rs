@@ -236,7 +236,7 @@ pub(crate) struct TimerInner {
 
 /// What a timer that was published needs as it ends.
 #[cfg(feature = "metrics")]
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Publishing {
     read: fn(&TimerInner) -> Vec<Sample>,
     publish: fn(&TimerInner),

@@ -187,7 +187,13 @@ impl Geometry {
     /// Returns the last tick that has a place. A timer's wheels have some beyond it, whatever their
     /// phase: at `u64::MAX` lies what is never due.
     pub(super) fn last_tick(&self) -> u64 {
-        u64::MAX - self.phase.max(u64::from(self.ring > self.size))
+        let is_double = self.ring > self.size; // as those of a timer
+        let beyond = if is_double {
+            self.phase.max(1)
+        } else {
+            self.phase
+        };
+        u64::MAX - beyond
     }
 
     /// Returns the ticks of a bucket of `level`.
