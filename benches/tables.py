@@ -160,8 +160,9 @@ def costs():
     """A short table of some rows, with the best of each in bold, as in the record."""
     about, tables = read("peers")
     short = [["in ns", "ours", "hand-written, a map of oneshots", "one lock and a sweep", "row"]]
+    rows = by_name(tables)
     for words, name in COSTS:
-        row = by_name(tables)[name]
+        row = rows[name]
         sweep = next(row[contender] for contender in row if contender.endswith("-sweep"))
         short.append([words, row["ours"], row["dashmap-oneshot"], sweep, f"`{name}`"])
     return [*markdown(short), "", f"Bold is fastest, by `{COMMANDS['peers']}`",

@@ -70,7 +70,8 @@ impl Nats {
             .reconnect_delay_callback(retry_after)
             .event_callback(on_event);
         // Its URL may have a password.
-        let (host, port) = (server.host(), server.port());
+        let host = server.host();
+        let port = server.port();
         let client = options.connect(server).await;
         let client = client
             .with_context(|| format!("cannot connect to the NATS server at {host}:{port}"))?;
