@@ -5,7 +5,7 @@ use crate::{
     error::{Refused, WaitError},
     in_epoch::InEpoch,
     operation::{OperationId, Outcome, Timeout},
-    replica_sets::{ReplicaSets, set::Set},
+    replica_sets::{ReplicaSets, Rule, set::Set},
     wait::WaitFuture,
     watches::{ToKey, WatchKey},
     watermarks::{Callback, WatermarkValue, rank},
@@ -56,7 +56,7 @@ where
         &self,
         change: impl FnOnce(&mut Set<M>, u64) -> Result<u64, WaitError>,
     ) -> Result<usize, WaitError> {
-        self.form.change(self.key, Some(self.epoch), change)
+        self.form.change(self.key, self.epoch, change)
     }
 
     /// Records what a member has. Returns how many waits this completed.
@@ -128,6 +128,32 @@ where
         let value = rank(value);
         let mut new = Some(new); // and then the old one, which is dropped unlocked
         self.change(|set, watermark| set.replace(old, &mut new, value, watermark))
+    }
+
+    /// Changes the rule of the set, as `min.insync.replicas` of a live topic is changed. Returns how many
+    /// waits this completed: a laxer rule may acknowledge more. A stricter one holds the watermark where
+    /// it is until the members have what it asks for, and the waits go on.
+    ///
+    /// A [floor](crate::Rule::floor) may change at any time. How many members have to report follows from
+    /// the election of the next leader: change that with it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{ReplicaSets, Rule};
+    ///
+    /// let logs = ReplicaSets::new("produce")?;
+    /// logs.set(&"orders-0", 1, [("leader", 42)], 42, Rule::all().floor(2))?;
+    /// let orders = logs.in_epoch(&"orders-0", 1);
+    /// let produce = orders.wait_for(42, Duration::from_secs(30));
+    /// assert_eq!(orders.set_rule(Rule::all())?, 1); // the leader suffices
+    /// assert_eq!(produce.wait_blocking(), Ok(42));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of the [epoch](Self) alone.
+    pub fn set_rule(&self, rule: Rule) -> Result<usize, WaitError> {
+        self.change(|set, watermark| Ok(set.set_rule(rule, watermark)))
     }
 
     /// Returns a future of the group's watermark, ready once that is at least `threshold`. It

@@ -300,42 +300,13 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         table.begin_epoch(group, next, |_, _, before| Ok(before))
     }
 
-    /// Changes the rule of the set, as `min.insync.replicas` of a live topic is changed. Returns how many
-    /// waits this completed: a laxer rule may acknowledge more. A stricter one holds the watermark where
-    /// it is until the members have what it asks for, and the waits go on.
-    ///
-    /// A [floor](Rule::floor) may change at any time. How many members have to report follows from the
-    /// election of the next leader: change that with it.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use purgatory::{ReplicaSets, Rule};
-    ///
-    /// let logs = ReplicaSets::new("produce")?;
-    /// logs.set(&"orders-0", 1, [("leader", 42)], 42, Rule::all().floor(2))?;
-    /// let produce = logs.in_epoch(&"orders-0", 1).wait_for(42, Duration::from_secs(30));
-    /// assert_eq!(logs.set_rule(&"orders-0", Rule::all())?, 1); // the leader suffices
-    /// assert_eq!(produce.wait_blocking(), Ok(42));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`NoGroup`](WaitError::NoGroup), also in an epoch that another process [leads](Self::follow).
-    pub fn set_rule<Q: ToKey<G> + ?Sized>(
-        &self,
-        group: &Q,
-        rule: Rule,
-    ) -> Result<usize, WaitError> {
-        self.change(group, None, |set, before| Ok(set.set_rule(rule, before)))
-    }
-
-    /// Changes a set by what it makes of the watermark, and advances that in the same lock hold. In an
-    /// epoch, if one is named.
+    /// Changes a set by what it makes of the watermark, and advances that in the same lock
+    /// hold, in the epoch that is named.
     #[inline]
     fn change<Q: ToKey<G> + ?Sized>(
         &self,
         group: &Q,
-        epoch: Option<u64>,
+        epoch: u64,
         change: impl FnOnce(&mut Set<M>, u64) -> Result<u64, WaitError>,
     ) -> Result<usize, WaitError> {
         let table = &self.handle.table;

@@ -89,9 +89,13 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     pub(crate) fn change_beside<Q: ToKey<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
-        epoch: Option<u64>,
+        named: u64,
         change: impl FnOnce(&mut B, u64) -> Result<u64, WaitError>,
     ) -> Result<usize, WaitError> {
+        let mut looked = None;
+        if failpoint!(ReportEpochComparedUnlocked) {
+            looked = self.look(key, |mark| Some(mark.valued.as_ref()?.epoch));
+        }
         let hash = self.hash(key);
         let ended_at = self.frame.ending_at();
         let mut shard = self.shard_of(hash);
@@ -101,13 +105,9 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let mark = shard.records.at_mut(record);
         Mark::check_open(Some(mark))?;
         let valued = mark.valued.as_mut().ok_or(WaitError::NoGroup)?;
-        let present = valued.epoch;
-        if let Some(named) = epoch.filter(|&named| named != present) {
+        let present = looked.unwrap_or(valued.epoch);
+        if named != present {
             return Err(WaitError::OtherEpoch { named, present });
-        }
-        if epoch.is_some() && failpoint!(ReportEpochComparedUnlocked) {
-            drop(shard);
-            return self.change_beside(key, None, change);
         }
         let value = change(&mut valued.beside, valued.value)?;
         if value == valued.value {

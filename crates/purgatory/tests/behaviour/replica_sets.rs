@@ -352,23 +352,23 @@ fn members_join_at_the_log_end_of_the_leader() {
 fn a_rule_changes_on_a_live_group() {
     let (_timer, sets) = group(&[9, 5], Rule::all().floor(3));
     let [mut low, mut high, mut own] = [5, 7, 10].map(|value| parked(&sets, value));
-    assert_eq!(sets.set_rule(&LOG, Rule::all().floor(2)), Ok(1));
+    assert_eq!(led(&sets).set_rule(Rule::all().floor(2)), Ok(1));
     assert_eq!(ending(&mut low), Some(Ok(5)));
 
     // Stricter: the watermark holds, and then what was reported meanwhile is acknowledged.
-    assert_eq!(sets.set_rule(&LOG, Rule::all().floor(3)), Ok(0));
+    assert_eq!(led(&sets).set_rule(Rule::all().floor(3)), Ok(0));
     assert_eq!(led(&sets).report(&1, 8), Ok(0));
     assert_eq!((ending(&mut high), sets.watermark(&LOG)), (None, Some(5)));
-    assert_eq!(sets.set_rule(&LOG, Rule::all()), Ok(1));
+    assert_eq!(led(&sets).set_rule(Rule::all()), Ok(1));
     assert_eq!(ending(&mut high), Some(Ok(8)));
 
     // What is of earlier epochs, up to 9, does not count by this rule.
-    assert_eq!(sets.set_rule(&LOG, Rule::at_least(1)), Ok(0));
+    assert_eq!(led(&sets).set_rule(Rule::at_least(1)), Ok(0));
     assert_eq!((ending(&mut own), sets.watermark(&LOG)), (None, Some(8)));
     assert_eq!(led(&sets).report(&0, 10), Ok(1));
     assert_eq!(ending(&mut own), Some(Ok(10)));
 
-    let nowhere = sets.set_rule(&"never set", Rule::all());
+    let nowhere = sets.in_epoch(&"never set", 1).set_rule(Rule::all());
     assert_eq!(nowhere, Err(WaitError::NoGroup));
 }
 
@@ -383,6 +383,7 @@ fn an_epoch_of_another_leader_refuses_the_last_one() {
     assert_eq!(led(&sets).report(&0, 9), Err(other.clone()));
     assert_eq!(led(&sets).join(0, 9), Err(other.clone()));
     assert_eq!(led(&sets).leave(&0), Err(other.clone()));
+    assert_eq!(led(&sets).set_rule(Rule::all()), Err(other.clone()));
     let mut late = led(&sets).wait_for(9, NEVER);
     assert_eq!(ending(&mut late), Some(Err(other)));
     // The set is with the other leader: here it is none, and no member is missing.
@@ -392,7 +393,7 @@ fn an_epoch_of_another_leader_refuses_the_last_one() {
         here.join(0, 9),
         here.leave(&0),
         here.replace(&0, 1, 9),
-        sets.set_rule(&LOG, Rule::all().floor(2)),
+        here.set_rule(Rule::all().floor(2)),
         sets.begin_epoch(&LOG, 3, &0, 9),
     ] {
         assert_eq!(refused, Err(WaitError::NoGroup));

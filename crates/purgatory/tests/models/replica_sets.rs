@@ -105,22 +105,22 @@ impl Model {
             ),
             3..15 => (
                 group.report(&member, value),
-                reference.change(Some(named), |group| group.report((member, value))),
+                reference.change(named, |group| group.report((member, value))),
             ),
             15..18 => (
                 group.join(member, value),
-                reference.change(Some(named), |group| group.join((member, value))),
+                reference.change(named, |group| group.join((member, value))),
             ),
             18 => (
                 group.leave(&member),
-                reference.change(Some(named), |group| group.leave(member)),
+                reference.change(named, |group| group.leave(member)),
             ),
             19 => {
                 let new = self.random.u8(..MEMBERS);
                 let replace = |group: &mut Group| group.replace(member, (new, value));
                 (
                     group.replace(&member, new, value),
-                    reference.change(Some(named), replace),
+                    reference.change(named, replace),
                 )
             }
             20 => (
@@ -141,7 +141,7 @@ impl Model {
                 reference.drop_future(number);
                 (Ok(0), Ok(0))
             }
-            29 => self.set_rule(),
+            29 => self.set_rule(named),
             _ => {
                 self.look();
                 (Ok(0), Ok(0))
@@ -158,11 +158,12 @@ impl Model {
         }
     }
 
-    fn set_rule(&mut self) -> (Called, Called) {
+    fn set_rule(&mut self, named: u64) -> (Called, Called) {
         let plain = self.plain();
+        let set_rule = |group: &mut Group| group.set_rule(plain);
         (
-            self.sets.set_rule(&GROUP, plain.rule()),
-            self.reference.change(None, |group| group.set_rule(plain)),
+            self.sets.in_epoch(&GROUP, named).set_rule(plain.rule()),
+            self.reference.change(named, set_rule),
         )
     }
 

@@ -226,6 +226,7 @@ fn mistakes_with_in_sync_replicas_lose_records() {
         LeavesAlone,
         JoinsAfterController,
         ForgetsProposals,
+        EnoughBeforeController,
     ]);
 }
 

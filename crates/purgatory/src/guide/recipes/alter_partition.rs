@@ -1,13 +1,13 @@
 // The leader of a partition whose in-sync set a controller keeps, from which that elects the next
 // leader. The leader proposes another set (Kafka's AlterPartition). Until it hears what became of
-// that, it counts each replica that the controller may have in sync.
+// that, it counts each replica that the controller may have in sync. While the controller has too few,
+// it acknowledges nothing, since that may elect one that has left (KIP-966).
 
 use std::{collections::BTreeSet, time::Duration};
 
 use purgatory::{ReplicaSets, Rule, WaitError};
 
 const LAG_MAX: Duration = Duration::from_secs(10); // replica.lag.time.max.ms
-const MIN_IN_SYNC: usize = 2; // min.insync.replicas
 
 pub type Replica = &'static str;
 
@@ -43,6 +43,14 @@ pub struct Leader {
     confirmed: InSync,
     /// A set was proposed since, which the controller may yet take.
     has_proposed: bool,
+    min_in_sync: usize,
+}
+
+/// *Enough*: while the controller has fewer than these, no number of members is enough. Who is to come
+/// in does not help yet.
+fn enough(confirmed: &InSync, min_in_sync: usize) -> Rule {
+    let has_enough = confirmed.replicas.len() >= min_in_sync;
+    Rule::all().floor(if has_enough { min_in_sync } else { usize::MAX })
 }
 
 impl Leader {
@@ -53,15 +61,17 @@ impl Leader {
         this: Replica,
         log_end: u64,
         confirmed: InSync,
+        min_in_sync: usize, // min.insync.replicas
     ) -> Result<Leader, WaitError> {
         let has = |replica| if replica == this { log_end } else { 0 };
         let in_sync = confirmed.replicas.iter().map(|&one| (one, has(one)));
-        let rule = Rule::all().floor(MIN_IN_SYNC);
+        let rule = enough(&confirmed, min_in_sync);
         logs.set(&(), confirmed.leader_epoch, in_sync, log_end, rule)?;
         Ok(Leader {
             logs,
             confirmed,
             has_proposed: false,
+            min_in_sync,
         })
     }
 
@@ -115,7 +125,9 @@ impl Leader {
             return Ok(0);
         }
         let led = self.logs.in_epoch(&(), said.leader_epoch);
-        let mut ended = 0;
+        // Before those leave that hold the watermark, since it has to stay if too few are left.
+        let rule = enough(&said, self.min_in_sync);
+        let mut ended = led.set_rule(rule)?;
         for (replica, _) in self.logs.members(&()) {
             if !said.replicas.contains(replica) {
                 ended += led.leave(&replica)?;
@@ -137,7 +149,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         replicas: BTreeSet::from(["leader", "a"]),
     };
     let logs = ReplicaSets::on(&timer, "orders-0")?;
-    let mut leader = Leader::lead(logs, "leader", 0, controller.clone())?;
+    let mut leader = Leader::lead(logs, "leader", 0, controller.clone(), 2)?;
     let produce = |leader: &Leader, offset| {
         let led = leader.logs.in_epoch(&(), 1);
         led.wait_for(offset, Duration::from_secs(30))

@@ -25,10 +25,14 @@ struct Cluster {
 
 impl Cluster {
     fn new<const N: usize>(replicas: [Replica; N]) -> Self {
+        Cluster::of_enough(1, replicas)
+    }
+
+    fn of_enough<const N: usize>(min_in_sync: usize, replicas: [Replica; N]) -> Self {
         let timer = ManualTimer::new();
         let logs = ReplicaSets::on(&timer, "test").unwrap();
         let controller = in_sync(0, replicas);
-        let leader = Leader::lead(logs, "leader", 10, controller.clone()).unwrap();
+        let leader = Leader::lead(logs, "leader", 10, controller.clone(), min_in_sync).unwrap();
         for replica in replicas {
             leader.fetched(replica, 10).unwrap();
         }
@@ -198,6 +202,33 @@ fn joiner_that_dies_is_withdrawn() {
     }
 }
 
+/// "a" may be elected until the controller has "b", which is why "b" is not yet one of enough.
+#[test]
+fn nothing_is_acknowledged_while_the_controller_has_too_few() {
+    let mut cluster = Cluster::of_enough(2, ["leader", "a"]);
+    let mut produce = cluster.append(11, ["leader"]);
+    cluster.lag_out(11, ["leader"]);
+    let without_a = cluster.alter();
+    assert_eq!(cluster.leader.confirmed(without_a.clone()), Ok(0));
+    assert_eq!(cluster.leader.fetched("b", 11), Ok(0));
+    assert_eq!(cluster.counted(), ["b", "leader"]);
+    assert!(poll(&mut produce).is_pending());
+    assert!(cluster.leader.logs.below_floor(&()).is_some());
+
+    // So it is for a leader that begins with too few.
+    let timer = ManualTimer::new();
+    let logs = ReplicaSets::on(&timer, "test").unwrap();
+    let next = Leader::lead(logs, "leader", 11, without_a, 2).unwrap();
+    next.fetched("b", 11).unwrap();
+    let mut second = next.logs.in_epoch(&(), 1).wait_for(11, NEVER);
+    assert!(poll(&mut second).is_pending());
+
+    let with_b = cluster.alter();
+    assert_eq!(cluster.leader.confirmed(with_b), Ok(1));
+    assert_eq!(over(&mut produce), Ok(11));
+    assert_eq!(cluster.leader.logs.below_floor(&()), None);
+}
+
 /// "a" catches up before the controller has heard that it lags, and no answer comes.
 #[test]
 fn laggard_that_catches_up_is_proposed_again() {
@@ -260,7 +291,7 @@ fn answer_to_the_last_leader_leaves_the_next_ones_set() {
         replicas: ["leader", "a", "b"].into(),
     };
     let logs = cluster.leader.logs.clone();
-    let mut next_leader = Leader::lead(logs, "a", 11, next.clone()).unwrap();
+    let mut next_leader = Leader::lead(logs, "a", 11, next.clone(), 1).unwrap();
     assert_eq!(next_leader.confirmed(late.clone()), Ok(0));
     assert_eq!(cluster.leader.confirmed(late), Err(other_epoch(1, 2)));
     assert_eq!(cluster.leader.confirmed(next.clone()), Ok(0));

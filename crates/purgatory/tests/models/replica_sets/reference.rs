@@ -275,7 +275,7 @@ impl Reference {
 
     pub(super) fn change(
         &mut self,
-        epoch: Option<u64>,
+        named: u64,
         change: impl FnOnce(&mut Group) -> Result<(), WaitError>,
     ) -> Called {
         if self.is_closed {
@@ -283,7 +283,7 @@ impl Reference {
         }
         let group = self.group.as_mut().ok_or(WaitError::NoGroup)?;
         let present = group.epoch;
-        if let Some(named) = epoch.filter(|&named| named != present) {
+        if named != present {
             return Err(WaitError::OtherEpoch { named, present });
         }
         change(group)?;

@@ -1,9 +1,10 @@
 //! Kafka's replication. A controller knows the epoch, its leader, and the replicas that are in sync;
-//! it elects a leader from these. A follower's fetch says what it has. It gets in sync once it has
+//! it elects a leader from these. Those that leave a set of too few stay *eligible*: it elects one of
+//! them if none in sync is up (KIP-966). A follower's fetch says what it has. It gets in sync once it has
 //! caught up, and the leader has one taken out that lags: it proposes each change to the controller,
 //! by the guide's recipe, over the same network.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use fastrand::Rng;
 use purgatory::{Rule, WaitError};
@@ -34,6 +35,8 @@ pub(super) enum Mistake {
     JoinsAfterController,
     /// It takes out those that an answer lacks which is late, comes twice, or refuses a proposal.
     ForgetsProposals,
+    /// It acknowledges by a set of enough before the controller has that.
+    EnoughBeforeController,
 }
 
 #[derive(Clone, Debug)]
@@ -83,6 +86,7 @@ struct Broker {
 struct Controller {
     leader: Node,
     in_sync: InSync,
+    eligible: BTreeSet<Replica>,
 }
 
 pub(super) struct Cluster {
@@ -122,6 +126,7 @@ impl Protocol for Cluster {
                     version: 0,
                     replicas: NAMES.into(),
                 },
+                eligible: BTreeSet::new(),
             },
             network: Network::new(),
             acked: Vec::new(),
@@ -160,11 +165,14 @@ impl Protocol for Cluster {
 
     fn lost(&self) -> Option<String> {
         for acked in &self.acked {
-            for &member in &self.controller.in_sync.replicas {
+            let Controller {
+                in_sync, eligible, ..
+            } = &self.controller;
+            for &member in in_sync.replicas.union(eligible) {
                 if !acked.is_in(&self.brokers[named(member)].log) {
-                    let epoch = self.controller.in_sync.leader_epoch;
+                    let epoch = in_sync.leader_epoch;
                     return Some(format!(
-                        "{acked:?} is not in the log of {member}, in sync in epoch {epoch}"
+                        "{acked:?} is not in the log of {member}, which may lead after epoch {epoch}"
                     ));
                 }
             }
@@ -183,24 +191,34 @@ impl Cluster {
         self.brokers[node].role != Role::Down
     }
 
-    /// Elects a leader of the replicas in sync that are up.
+    fn are_up(&self, replicas: &BTreeSet<Replica>) -> BTreeSet<Replica> {
+        let is_up = |name: &Replica| self.is_up(named(name));
+        replicas.iter().copied().filter(is_up).collect()
+    }
+
+    /// Elects a leader of the replicas in sync that are up, or of the eligible ones, which then is the
+    /// only one in sync.
     fn elect(&mut self) {
-        let in_sync = self.controller.in_sync.replicas.iter();
-        let candidates: Vec<Replica> = in_sync
-            .copied()
-            .filter(|name| self.is_up(named(name)))
-            .collect();
-        if candidates.is_empty() {
-            return;
+        let before = self.controller.in_sync.replicas.clone();
+        let mut candidates = self.are_up(&before);
+        let is_in_sync = !candidates.is_empty();
+        if !is_in_sync {
+            candidates = self.are_up(&self.controller.eligible);
         }
-        self.controller.leader = named(candidates[self.random.usize(..candidates.len())]);
+        let Some(leader) = self.random.choice(&candidates).copied() else {
+            return;
+        };
+        self.controller.leader = named(leader);
         let in_sync = &mut self.controller.in_sync;
         in_sync.leader_epoch += 1;
         in_sync.version += 1;
-        if self.random.bool() {
+        if !is_in_sync {
+            in_sync.replicas = [leader].into();
+        } else if self.random.bool() {
             // It knows already who is down.
-            in_sync.replicas = candidates.into_iter().collect();
+            in_sync.replicas = candidates;
         }
+        self.keep_eligible(before);
         for node in 0..NODES {
             self.tell(node);
         }
@@ -219,16 +237,31 @@ impl Cluster {
     /// be elected first.
     fn fence(&mut self, node: Node) {
         let in_sync = &mut self.controller.in_sync;
+        let before = in_sync.replicas.clone();
         let is_down = self.brokers[node].role == Role::Down;
         if is_down && node != self.controller.leader && in_sync.replicas.remove(NAMES[node]) {
             in_sync.version += 1;
         }
+        self.keep_eligible(before);
+    }
+
+    /// Those that have left a set of too few stay eligible until there are enough.
+    fn keep_eligible(&mut self, before: BTreeSet<Replica>) {
+        let in_sync = &self.controller.in_sync.replicas;
+        let eligible = &mut self.controller.eligible;
+        eligible.extend(before);
+        if in_sync.len() >= self.min_in_sync {
+            eligible.clear();
+        }
+        eligible.retain(|name| !in_sync.contains(name));
     }
 
     /// Takes a proposal, or refuses it, for whatever reason; and answers.
     fn alter(&mut self, from: Node, proposed: InSync) {
         if self.random.u8(..8) > 0 {
+            let before = self.controller.in_sync.replicas.clone();
             self.controller.in_sync.alter(proposed);
+            self.keep_eligible(before);
         }
         self.tell(from);
     }
@@ -341,15 +374,29 @@ impl Cluster {
         let sets = &broker.leader.sets;
         let lead = || {
             let confirmed = in_sync.clone();
-            alter_partition::Leader::lead(sets.clone(), NAMES[node], log_end, confirmed)
+            let min_in_sync = self.min_in_sync;
+            alter_partition::Leader::lead(
+                sets.clone(),
+                NAMES[node],
+                log_end,
+                confirmed,
+                min_in_sync,
+            )
         };
         let partition = lead().or_else(|_| {
             sets.remove(&()); // it lacks what was acknowledged, by a mistake, which goes on
             lead()
         });
-        let rule = Rule::all().floor(self.min_in_sync);
-        sets.set_rule(&(), rule).unwrap();
         broker.partition = partition.ok();
+        self.counts_proposed(node);
+    }
+
+    /// A leader acknowledges by a set that the controller does not have yet, by a mistake.
+    fn counts_proposed(&self, node: Node) {
+        if self.mistake == Some(Mistake::EnoughBeforeController) {
+            let rule = Rule::all().floor(self.min_in_sync);
+            _ = self.brokers[node].leader.present().set_rule(rule);
+        }
     }
 
     /// A leader hears what the controller has.
@@ -359,6 +406,8 @@ impl Cluster {
             return;
         };
         partition.confirmed(said.clone()).unwrap();
+        self.counts_proposed(node);
+        let broker = &mut self.brokers[node];
         let members = broker.leader.members();
         match self.mistake {
             Some(Mistake::ForgetsProposals) => {

@@ -412,7 +412,7 @@ impl Cluster {
             server.reads.server.heard.remove(&());
         }
         server.reads.lead(epoch, log_end, self.mistake);
-        server.leader.sets.set_rule(&(), rule).unwrap();
+        server.leader.present().set_rule(rule).unwrap();
         if let Some(changes) = &mut self.changes {
             changes.lead(node, term, &server.log);
         }
