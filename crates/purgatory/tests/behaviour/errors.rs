@@ -60,6 +60,7 @@ fn an_outcome_says_why() {
         WaitError::NotExpected,
         WaitError::TooManyKeys { limit: 2 },
         WaitError::Cancelled(epoch_over(0, 1)),
+        WaitError::Cancelled(epoch_over(1, 1)),
         WaitError::Cancelled(below),
     ];
     let texts = [
@@ -70,6 +71,7 @@ fn an_outcome_says_why() {
         "no reply is expected under this number",
         "the limit of 2 keys with a value is reached",
         "cancelled: its epoch 0 is over: epoch 1 has begun",
+        "cancelled: its epoch 1 is not led here any more",
         "cancelled: too few replicas: 1, and the floor is 2",
     ];
     assert_eq!(errors.map(|error| error.to_string()), texts);
