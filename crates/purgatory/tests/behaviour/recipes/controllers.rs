@@ -103,40 +103,6 @@ fn joiner_counts_though_no_answer_comes() {
     nothing_waits(&cluster.leader.logs.waits());
 }
 
-#[test]
-fn laggard_counts_until_it_is_confirmed_out() {
-    let mut cluster = Cluster::new(["leader", "a", "b"]);
-    let mut produce = cluster.append(11, ["leader", "a"]);
-    cluster.lag_out(11, ["leader", "a"]);
-    let proposed = cluster.proposed();
-    assert_eq!(proposed, in_sync(0, ["leader", "a"]));
-    assert!(poll(&mut produce).is_pending(), "b may lead next");
-    let answer = cluster.controller.alter(proposed);
-    assert_eq!(cluster.leader.confirmed(answer), Ok(1));
-    assert_eq!(over(&mut produce), Ok(11));
-    assert_eq!(cluster.leader.proposal(), None);
-
-    // Back again.
-    assert_eq!(cluster.leader.fetched("b", 11), Ok(0));
-    assert_eq!(cluster.proposed(), in_sync(1, ["leader", "a", "b"]));
-}
-
-/// The answer that let "a" in comes again while "b" is on its way in.
-#[test]
-fn answer_that_comes_twice_takes_nobody_out() {
-    let mut cluster = Cluster::new(["leader"]);
-    cluster.leader.fetched("a", 10).unwrap();
-    let answer = cluster.alter();
-    cluster.leader.confirmed(answer.clone()).unwrap();
-    cluster.leader.fetched("b", 10).unwrap();
-    let proposed = cluster.proposed();
-    assert_eq!(cluster.leader.confirmed(answer), Ok(0));
-    assert_eq!(cluster.counted(), ["a", "b", "leader"]);
-    let answer = cluster.controller.alter(proposed);
-    cluster.leader.confirmed(answer).unwrap();
-    assert_eq!(cluster.counted(), ["a", "b", "leader"]);
-}
-
 /// "a" leaves and comes back. The answer by which it had left comes last.
 #[test]
 fn answer_of_an_older_version_takes_nobody_out() {
