@@ -32,48 +32,6 @@ fn poll<T>(
 }
 
 #[test]
-fn values_come_out_by_deadline_and_never_early() {
-    let (timer, task) = manual();
-    let mut queue = DelayQueue::new(&timer);
-    for ms in [70, 5, 5000, 6] {
-        queue.insert(ms, MS * ms).unwrap();
-    }
-    assert!(poll(&mut queue, &task).is_pending());
-    timer.advance(MS * 5 - Duration::from_nanos(1));
-    assert_eq!(poll_all(&mut queue, &task), []);
-    assert_eq!(task.times(), 0);
-    timer.advance(Duration::from_nanos(1));
-    assert_eq!((task.times(), poll_all(&mut queue, &task)), (1, vec![5]));
-    timer.advance(HOUR); // it comes late: all in one go, in order
-    assert_eq!(poll_all(&mut queue, &task), [6, 70, 5000]);
-    assert!(matches!(poll(&mut queue, &task), Poll::Ready(None)));
-}
-
-#[test]
-fn due_values_can_still_be_removed_and_reset() {
-    let (timer, task) = manual();
-    let mut queue = DelayQueue::new(&timer);
-    let keys: Vec<_> = (1..=5)
-        .map(|ms| queue.insert(ms, MS * ms).unwrap())
-        .collect();
-    timer.advance(10 * MS);
-    let Poll::Ready(Some(Ok(first))) = poll(&mut queue, &task) else {
-        panic!("five are due");
-    };
-    assert_eq!((first.key, first.value, queue.len()), (keys[0], 1, 4));
-    assert_eq!(queue.remove(&keys[1]), Some(2)); // found due, not polled out
-    assert!(queue.reset(&keys[2], Duration::ZERO)); // due at once: behind the others
-    assert!(queue.reset(&keys[3], MS));
-    assert_eq!(queue.get(&keys[4]), Some(&5));
-    *queue.get_mut(&keys[4]).unwrap() = 50;
-    assert_eq!(poll_all(&mut queue, &task), [50, 3]);
-    timer.advance(MS);
-    assert_eq!(poll_all(&mut queue, &task), [4]);
-    assert_eq!(queue.remove(&keys[3]), None);
-    assert!(!queue.reset(&keys[3], MS) && queue.get(&keys[3]).is_none());
-}
-
-#[test]
 fn moments_are_deadlines_of_the_timers_clock() {
     let (timer, task) = manual();
     let mut queue = DelayQueue::new(&timer);

@@ -159,6 +159,7 @@ impl Model {
         };
         let delay = self.delay();
         self.set(value, delay, |queue| {
+            assert_eq!(queue.get_mut(&key).copied(), Some(value));
             assert!(queue.reset(&key, delay));
             key
         });
@@ -170,6 +171,7 @@ impl Model {
         };
         self.kept.remove(&value);
         self.gone.push(key);
+        assert_eq!(self.queue.get(&key), Some(&value));
         assert_eq!(self.queue.remove(&key), Some(value));
     }
 
