@@ -27,8 +27,19 @@ fn run(wheel: &mut TimingWheel<u64>, until: u64) -> (Vec<(u64, u64)>, usize) {
     (fired, advances)
 }
 
-/// (Slots a level, the present, a deadline: the level and slot of its bucket, and the tick at which
-/// that begins.)
+/// Inserts a task into a wheel of its own: the level and slot of its bucket, and the tick at which that
+/// begins.
+fn bucket_of(slots: usize, now: u64, deadline: u64) -> ((usize, usize), u64) {
+    let mut wheel = wheel_of(slots, now);
+    let id = add(&mut wheel, deadline);
+    let place = wheel.bucket_of(id).unwrap();
+    let begins = wheel.next_due().unwrap();
+    assert_eq!(wheel.level_count(), place.0 + 1, "made on demand");
+    assert_eq!(run(&mut wheel, deadline).0, [(deadline, deadline)]);
+    (place, begins)
+}
+
+/// (Slots a level, the present, a deadline, and its bucket.)
 #[test]
 fn deadlines_are_where_papers_and_notes_have_them() {
     let at = |hours: u64, minutes: u64, seconds: u64| hours * 3600 + minutes * 60 + seconds;
@@ -54,13 +65,8 @@ fn deadlines_are_where_papers_and_notes_have_them() {
         (60, at(23, 10, 0), at(23, 10, 40), (0, 40), at(23, 10, 40)),
     ];
     for (slots, now, deadline, place, begins) in table {
-        let mut wheel = wheel_of(slots, now);
-        let id = add(&mut wheel, deadline);
-        let found = (wheel.bucket_of(id), wheel.next_due());
-        let expected = (Some(place), Some(begins));
-        assert_eq!(found, expected, "{deadline} at {now}, {slots} slots");
-        assert_eq!(wheel.level_count(), place.0 + 1, "made on demand");
-        assert_eq!(run(&mut wheel, deadline).0, [(deadline, deadline)]);
+        let found = bucket_of(slots, now, deadline);
+        assert_eq!(found, (place, begins), "{deadline} at {now}, {slots} slots");
     }
 }
 
@@ -82,14 +88,6 @@ fn buckets_due_at_200_and_840_take_2_advances_not_840() {
 
 #[test]
 fn the_level_table_for_u_1_n_3() {
-    let place = |start: u64, deadline: u64| {
-        let mut wheel = wheel_of(3, start);
-        let id = add(&mut wheel, deadline);
-        (
-            wheel.bucket_of(id).unwrap().0 + 1,
-            wheel.next_due().unwrap(),
-        )
-    };
     // (now, deadline, level, the first tick of its bucket). At c+1, c+2 and c+3 level 1 has moved
     // on by one tick each; level 2 only at c+3.
     #[rustfmt::skip]
@@ -100,10 +98,11 @@ fn the_level_table_for_u_1_n_3() {
         (3, 6, 2, 6), (3, 11, 2, 9), (3, 12, 3, 9), (3, 26, 3, 18),
     ];
     for (now, deadline, level, begins) in table {
+        let ((found, _), found_begins) = bucket_of(3, now, deadline);
         assert_eq!(
-            place(now, deadline),
+            (found + 1, found_begins),
             (level, begins),
-            "deadline {deadline} at c+{now}"
+            "{deadline} at c+{now}"
         );
     }
 }
