@@ -75,21 +75,6 @@ fn a_replica_that_keeps_up_with_a_log_that_grows_stays() {
     assert_eq!((b_has, orders.logs.watermark(&())), (2999, Some(5999)));
 }
 
-/// "a" was fetched up to 100 from the last leader, and this comes late. It has cut its log back to 80.
-#[test]
-fn a_fetch_of_the_last_leader_acknowledges_nothing() {
-    let (_timer, orders) = partition();
-    orders.lead(2, &[("b", 80), ("a", 80)], 80).unwrap();
-    let mut produce = orders.produce(2, 100);
-    assert_eq!(orders.fetched(2, "b", 100), Ok(0));
-    let late = Err(other_epoch(1, 2));
-    assert_eq!(orders.fetched(1, "a", 100), late); // in the set
-    assert_eq!(orders.fetched(1, "leader", 100), late); // and not in it
-    assert!(poll(&mut produce).is_pending());
-    assert_eq!(orders.fetched(2, "a", 100), Ok(1));
-    assert_eq!(over(&mut produce), Ok(100));
-}
-
 /// A fetch of "b" is processed behind a later one, as of a connection that was lost.
 #[test]
 fn a_fetch_that_comes_late_takes_nobody_out() {

@@ -49,25 +49,6 @@ fn nothing_waits_here(server: &Server) {
     nothing_waits(&server.applied.waits());
 }
 
-/// A majority has entries of the last term. That they are committed, it does not know yet.
-#[test]
-fn read_waits_for_an_entry_of_the_term() {
-    let (_timer, server, leader) = leader();
-    commit(&server, 7, 40);
-    server.applied.advance(&(), 40).unwrap();
-    let mut read = waits(&leader);
-    let round = leader.begin_round(0).unwrap();
-    server.answered(7, 1, round).unwrap();
-    assert!(poll(&mut read).is_pending());
-    commit(&server, 7, 41);
-    server.applied.advance(&(), 41).unwrap();
-    assert!(poll(&mut read).is_pending(), "a round from here on");
-    let round = leader.begin_round(0).unwrap();
-    server.answered(7, 2, round).unwrap();
-    assert_eq!(over(&mut read), Ok(41));
-    nothing_waits_here(&server);
-}
-
 #[test]
 fn answers_to_earlier_rounds_serve_no_read() {
     let (_timer, server, leader) = leader_that_knows();
