@@ -1,9 +1,6 @@
 //! A sweep: the hand-written way to end what has waited too long, without a timer for each.
 
-use std::{
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -13,17 +10,15 @@ const EACH: Duration = Duration::from_millis(100);
 /// Starts a task of the current runtime that calls `sweep` again and again, until `of` is dropped.
 pub(crate) fn start<T: Send + Sync + 'static>(of: &Arc<T>, sweep: fn(&T)) {
     let of = Arc::downgrade(of);
-    tokio::spawn(repeat(of, sweep));
-}
-
-async fn repeat<T>(of: Weak<T>, sweep: fn(&T)) {
-    let mut ticks = interval(EACH);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        match of.upgrade() {
-            Some(of) => sweep(&of),
-            None => return,
+    tokio::spawn(async move {
+        let mut ticks = interval(EACH);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            match of.upgrade() {
+                Some(of) => sweep(&of),
+                None => return,
+            }
         }
-    }
+    });
 }

