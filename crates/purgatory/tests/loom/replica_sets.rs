@@ -40,28 +40,6 @@ fn epoch_over(ended: Option<Result<u64, WaitError>>) -> bool {
     )
 }
 
-/// A late report of epoch 0 is counted in neither: in epoch 1, member A has to report anew.
-#[test]
-fn late_report_against_a_new_epoch() {
-    check(&[Failpoint::ReportEpochComparedUnlocked], || {
-        let model = Sets::new(&[(A, 0), (B, 0)], Rule::at_least(2));
-        let mut old = model.wait(0, 1);
-        let late = beside(&model.sets, |sets| {
-            _ = sets.in_epoch(&GROUP, 0).report(&A, 1)
-        });
-        let next = [(A, 0), (B, 0)];
-        model
-            .sets
-            .set(&GROUP, 1, next, 0, Rule::at_least(2))
-            .unwrap();
-        let mut new = model.wait(1, 1);
-        assert_eq!(model.sets.in_epoch(&GROUP, 1).report(&B, 1), Ok(0));
-        late.join().unwrap();
-        assert!(epoch_over(ending(&mut old)), "acknowledged by A alone");
-        assert_eq!(ending(&mut new), None, "acknowledged by a late report");
-    });
-}
-
 /// A member that joins meanwhile is in the last epoch, and in the new one with the others, or is
 /// refused.
 #[test]
@@ -77,23 +55,6 @@ fn join_against_an_epoch_of_the_same_members() {
         match joined {
             Ok(_) => assert_eq!(members, [(A, 0), (B, 0)], "it has joined"),
             Err(_) => assert_eq!(members, [(A, 0)]),
-        }
-    });
-}
-
-/// A member that leaves meanwhile is out in the new epoch, too, or its leaving is refused.
-#[test]
-fn leave_against_an_epoch_of_the_same_members() {
-    check(&[Failpoint::SetChangedInCopy], || {
-        let model = Sets::new(&[(A, 0), (B, 0)], Rule::all());
-        let leave = beside(&model.sets, |sets| sets.in_epoch(&GROUP, 0).leave(&B));
-        model.sets.begin_epoch(&GROUP, 1, &A, 0).unwrap();
-        let left = leave.join().unwrap();
-        let mut wait = model.wait(1, 1);
-        let met = model.sets.in_epoch(&GROUP, 1).report(&A, 1);
-        match left {
-            Ok(_) => assert_eq!((met, ending(&mut wait)), (Ok(1), Some(Ok(1)))),
-            Err(_) => assert_eq!((met, ending(&mut wait)), (Ok(0), None), "without B"),
         }
     });
 }
@@ -143,23 +104,6 @@ fn stepping_down_against_wait_and_report() {
             }
         }
         assert_eq!(model.sets.waits().len(), 0);
-    });
-}
-
-/// A leader's log is lost on purpose. The last report of the old set acknowledges nothing of the new.
-#[test]
-fn report_against_removal_and_a_new_set() {
-    check(&[Failpoint::ReportAdvancesUnlocked], || {
-        let model = Sets::new(&[(A, 1), (B, 0)], Rule::all());
-        let report = beside(&model.sets, |sets| {
-            _ = sets.in_epoch(&GROUP, 0).report(&B, 1)
-        });
-        model.sets.remove(&GROUP);
-        let next = [(A, 0), (B, 0)];
-        model.sets.set(&GROUP, 1, next, 0, Rule::all()).unwrap();
-        let mut new = model.wait(1, 1);
-        report.join().unwrap();
-        assert_eq!(ending(&mut new), None);
     });
 }
 
@@ -221,22 +165,6 @@ fn removal_against_the_next_set_of_the_same_epoch() {
     });
 }
 
-/// The last report, or the leaving of the member that has not reported, ends the wait.
-#[test]
-fn report_against_leave() {
-    check(&[Failpoint::SetChangedInCopy], || {
-        let model = Sets::new(&[(A, 1), (B, 0), (C, 0)], Rule::all());
-        let mut wait = model.wait(0, 1);
-        let report = beside(&model.sets, |sets| {
-            sets.in_epoch(&GROUP, 0).report(&B, 1).unwrap()
-        });
-        let left = model.sets.in_epoch(&GROUP, 0).leave(&C).unwrap();
-        assert_eq!(report.join().unwrap() + left, 1);
-        assert_eq!(ending(&mut wait), Some(Ok(1)));
-        assert_eq!(model.sets.members(&GROUP), [(A, 1), (B, 1)]);
-    });
-}
-
 /// A member that lacks the record joins before it is acknowledged, and holds it back, or is refused.
 #[test]
 fn report_against_join() {
@@ -265,34 +193,6 @@ fn report_against_join() {
             }
         }
         assert_eq!(ending(&mut wait), Some(Ok(1)));
-    });
-}
-
-/// Below the floor: the report and the joiner come in any order, and the last of them ends the wait.
-#[test]
-fn report_against_join_over_the_floor() {
-    check(&[Failpoint::SetChangedInCopy], || {
-        let model = Sets::new(&[(A, 0)], Rule::all().floor(2));
-        let mut wait = model.wait(0, 1);
-        let report = beside(&model.sets, |sets| {
-            sets.in_epoch(&GROUP, 0).report(&A, 1).unwrap()
-        });
-        let joined = model.sets.in_epoch(&GROUP, 0).join(B, 1).unwrap();
-        assert_eq!(report.join().unwrap() + joined, 1);
-        assert_eq!(ending(&mut wait), Some(Ok(1)));
-    });
-}
-
-/// A wait that comes once the set has grown is not cancelled.
-#[test]
-fn cancel_below_the_floor_against_a_join() {
-    check(&[Failpoint::RemovalCancelsUnlocked], || {
-        let model = Sets::new(&[(A, 0)], Rule::all().floor(2));
-        let cancel = beside(&model.sets, |sets| sets.cancel_below_floor(&GROUP));
-        model.sets.in_epoch(&GROUP, 0).join(B, 0).unwrap();
-        let mut wait = model.wait(0, 1);
-        assert_eq!(cancel.join().unwrap(), 0);
-        assert_eq!(ending(&mut wait), None);
     });
 }
 
