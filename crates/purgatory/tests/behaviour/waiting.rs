@@ -59,20 +59,26 @@ fn a_future_is_given_more_time_until_it_is_over() {
     assert!(!waits.wait(&["a"], SECOND, || Some(())).reschedule(SECOND)); // over at once
 }
 
+/// Of one key or each of several. One that is over blocks nothing.
 #[test]
 fn a_blocking_wait_inside_a_callback_is_an_error() {
-    let (_timer, waits): (_, Waits) = by_hand();
-    let (send, result) = mpsc::channel();
-    let inside = waits.clone();
-    let wait = move |_| {
-        send.send(inside.wait(&["a"], MS, || None::<u8>).wait_blocking())
-            .unwrap()
-    };
-    let parked = waits.try_complete_else_watch(when(|| true, wait), &["a"], MS);
-    parked.unwrap();
-    assert_eq!(result.try_recv(), Ok(Err(WaitError::MustNotBlock)));
-    assert_empty(&waits);
-    assert_eq!(waits.wait(&["a"], MS, || Some(1)).wait_blocking(), Ok(1));
+    in_time(|| {
+        let (timer, waits): (_, Waits) = by_hand();
+        let ends: Watermarks<u32> = Watermarks::on(&timer, "ends").unwrap();
+        let (send, result) = mpsc::channel();
+        let inside = waits.clone();
+        let wait = move |_| {
+            let one = inside.wait(&["a"], MS, || false).wait_blocking();
+            let each = ends.wait_for_each(&[(2, 1), (3, 1)], MS).wait_blocking();
+            let over = inside.wait(&["a"], MS, || true).wait_blocking();
+            send.send([one, each.map(drop), over]).unwrap();
+        };
+        waits.park(when(|| false, wait), &["a"], NEVER);
+        assert_eq!(waits.complete_for_key(&"a"), 1);
+        let refused = Err(WaitError::MustNotBlock);
+        assert_eq!(result.try_recv(), Ok([refused.clone(), refused, Ok(())]));
+        assert_empty(&waits);
+    });
 }
 
 #[test]

@@ -48,18 +48,6 @@ fn plain_programs_have_u64_without_naming_it() {
     assert_eq!(advance(&Server { marks }.marks, 3), Some(3));
 }
 
-/// Clones and handles share the values, whatever their type.
-#[test]
-fn values_of_another_type_are_shared_by_clones() {
-    let (_timer, waits, times) = watermarks::<i32>();
-    let clone = times.clone();
-    let mut wait = clone.wait_for(&1, -1, SECOND);
-    assert_eq!(times.advance(&1, i32::MAX), Ok(1));
-    assert_eq!(over(&mut wait), Ok(i32::MAX));
-    assert_eq!(format!("{times:?}"), format!("{clone:?}"));
-    assert_nothing_waits(&waits);
-}
-
 #[track_caller]
 fn in_order<V: WatermarkValue + PartialEq + Debug>(ascending: &[V]) {
     assert_eq!(ascending[0].to_rank(), 0);

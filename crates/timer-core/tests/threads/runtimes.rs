@@ -30,25 +30,6 @@ fn on_an_executor_that_only_blocks() {
 }
 
 #[test]
-fn delay_queue_is_awaited_on_an_executor_that_blocks() {
-    let clock = SystemClock::new();
-    let mut queue = DelayQueue::new(&SystemTimer::new().unwrap()); // which it keeps running
-    let before_ns = clock.now_ns();
-    for ms in [70, 3, 20] {
-        queue.insert(ms, MS * ms).unwrap();
-    }
-    pollster::block_on(async {
-        for expected in [3, 20, 70] {
-            let expired = queue.next().await.unwrap().unwrap();
-            let passed_ns = clock.now_ns() - before_ns;
-            assert_eq!(expired.value, expected);
-            assert!(passed_ns >= u64::from(expected) * 1_000_000, "early");
-        }
-        assert!(queue.next().await.is_none());
-    });
-}
-
-#[test]
 fn a_sleep_keeps_its_timer_running() {
     let sleep = SystemTimer::new().unwrap().sleep(5 * MS);
     pollster::block_on(sleep).unwrap();
