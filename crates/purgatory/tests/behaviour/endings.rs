@@ -4,33 +4,45 @@ use std::sync::mpsc::{Sender, channel};
 
 use crate::support::*;
 
+/// Whatever its keys, which are free before the first is called back. What a callback parks stays.
 #[test]
-fn cancel_all_ends_all_and_leaves_the_purgatory_open() {
-    let (_timer, purgatory) = waiting();
-    let keys = ["a", "b", "c", "d", "e", "f", "g"];
-    let two = |number: usize| [keys[number % 7], keys[number * 3 % 7]];
-    let mut probes: Vec<_> = (0..300)
-        .map(|number| Probe::parked(&purgatory, &two(number), NEVER))
-        .collect();
-    // What a callback parks stays.
-    let parks = purgatory.clone();
-    let then = move |_| {
-        for at in 0..26 {
-            Probe::parked(&parks, &[&"abcdefghijklmnopqrstuvwxyz"[at..=at]], NEVER);
+fn ends_of_all_leave_the_purgatory_open() {
+    type End = fn(&Waiting) -> usize;
+    let ends: [(End, Outcome); 2] = [
+        (|purgatory| purgatory.cancel_all("over"), requested("over")),
+        (|purgatory| purgatory.complete_all(), Completed),
+    ];
+    for (end, outcome) in ends {
+        let (timer, purgatory) = waiting();
+        let mut probes = Vec::new();
+        for keys in [&["a"][..], &["b", "a"], &["a", "b"]].repeat(100) {
+            let probe = Probe::new();
+            let inside = purgatory.clone();
+            let parks = probes.len() == 7;
+            let then = move |_| {
+                assert_eq!(inside.watched(), inside.len(), "keys are free");
+                for at in (0..26).filter(|_| parks) {
+                    let letter = &"abcdefghijklmnopqrstuvwxyz"[at..=at];
+                    Probe::parked(&inside, &[letter], SECOND);
+                }
+            };
+            purgatory.park(probe.operation().then(then), keys, SECOND);
+            probes.push(probe);
         }
-    };
-    let parking = Probe::new();
-    purgatory.park(parking.operation().then(then), &["a"], NEVER);
-    probes.push(parking);
-
-    assert_eq!(purgatory.cancel_all("moved away"), 301);
-    let moved = [requested("moved away")];
-    assert!(probes.iter().all(|probe| probe.endings() == moved));
-    assert_eq!(purgatory.len(), 26);
-    let stats = purgatory.stats();
-    let apart = stats.cancelled_by_shutdown + stats.cancelled_by_drop;
-    assert_eq!((stats.cancelled, apart), (301, 0));
-    assert_eq!([1, 2].map(|_| purgatory.cancel_all("again")), [26, 0]);
+        assert_eq!(end(&purgatory), 300);
+        for probe in probes {
+            assert_eq!(
+                (probe.endings(), probe.checks()),
+                (vec![outcome.clone()], 1)
+            );
+        }
+        let stats = purgatory.stats();
+        let apart = stats.cancelled_by_shutdown + stats.cancelled_by_drop;
+        assert_eq!((stats.parked, stats.panics, apart), (26, 0, 0));
+        assert_eq!([(); 2].map(|()| end(&purgatory)), [26, 0]);
+        timer.advance(SECOND);
+        assert_empty(&purgatory);
+    }
 }
 
 /// A wait needs a value: its condition is evaluated once more, and without one it ends with an error.
@@ -99,32 +111,6 @@ fn complete_ends_a_wait_under_check() {
         assert_eq!(over(&mut wait).is_ok(), has_value);
         assert_empty(&waits);
     }
-}
-
-/// Whatever its keys, which are free before the first is called back. The purgatory is used again.
-#[test]
-fn complete_all_empties_and_leaves_it_open() {
-    let (timer, purgatory) = waiting();
-    for round in 1..=2 {
-        let mut probes = Vec::new();
-        for keys in [&["a"][..], &["b", "a"], &["a", "b"]].repeat(100) {
-            let probe = Probe::new();
-            let inside = purgatory.clone();
-            let keys_are_free = move |_| assert_eq!(inside.watched(), 0);
-            purgatory.park(probe.operation().then(keys_are_free), keys, SECOND);
-            probes.push(probe);
-        }
-        assert_eq!(purgatory.complete_all(), 300);
-        assert_eq!(purgatory.stats().panics, 0);
-        for probe in probes {
-            assert_eq!(probe.endings(), [Outcome::Completed]);
-            assert_eq!(probe.checks(), 1);
-        }
-        assert_eq!(purgatory.stats().completed, 300 * round);
-        assert_empty(&purgatory);
-    }
-    timer.advance(SECOND);
-    assert_eq!(purgatory.complete_all(), 0);
 }
 
 /// The program's own handle may go first.
