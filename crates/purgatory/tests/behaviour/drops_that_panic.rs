@@ -9,9 +9,10 @@ fn panics_on_drop() -> OnDrop {
     OnDrop::new(|| panic!("dropped"))
 }
 
-/// Polls as such a task.
-fn poll_to_panic<T>(future: &mut WaitFuture<T>) {
-    assert!(poll_by(future, &panics_on_drop().waker()).is_pending());
+/// Polls as such a task, and returns false.
+fn poll_to_panic(future: &mut Option<WaitFuture<()>>) -> bool {
+    let polled = poll_by(future.as_mut().unwrap(), &panics_on_drop().waker());
+    polled.is_ready()
 }
 
 /// Fails if this panics.
@@ -20,21 +21,10 @@ fn contained<T>(call: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(call)).expect("the panic is contained")
 }
 
-/// A place for a future that its own condition reaches.
-type Slot<T> = Arc<Mutex<Option<WaitFuture<T>>>>;
-
 #[test]
 fn dropped_future_ends_though_its_waker_panics() {
     let (_timer, waits) = by_hand_with(|builder| builder.max_parked(1));
-    let slot: Slot<()> = Arc::default();
-    let polled = slot.clone();
-    let condition = move || {
-        if let Some(future) = polled.lock().unwrap().as_mut() {
-            poll_to_panic(future);
-        }
-        false
-    };
-    *slot.lock().unwrap() = Some(waits.wait(&[1, 2], MINUTE, condition));
+    let slot = wait_with_itself(&waits, &[1, 2], poll_to_panic);
     assert_eq!(waits.check_and_complete(&1), 0);
     let future = slot.lock().unwrap().take();
     contained(|| drop(future));
@@ -48,17 +38,10 @@ fn dropped_future_ends_though_its_waker_panics() {
 fn last_task_is_woken_though_the_one_before_panics() {
     let (_timer, waits): (_, Waits) = by_hand();
     let task = Woken::task();
-    let slot: Slot<()> = Arc::default();
-    let (polled, second) = (slot.clone(), task.clone());
-    let condition = move || {
-        if let Some(future) = polled.lock().unwrap().as_mut() {
-            assert!(second.poll(future).is_pending());
-        }
-        false
-    };
-    let mut future = waits.wait(&[1], MINUTE, condition);
-    poll_to_panic(&mut future);
-    *slot.lock().unwrap() = Some(future);
+    let second = task.clone();
+    let polls = move |future: &mut Option<_>| second.poll(future.as_mut().unwrap()).is_ready();
+    let slot = wait_with_itself(&waits, &[1], polls);
+    poll_to_panic(&mut slot.lock().unwrap());
     assert_eq!(waits.check_and_complete(&1), 0);
     let mut others = [(); 3].map(|()| waits.next_event(&[1], MINUTE));
     assert_eq!(contained(|| waits.cancel_all("over")), 4);
@@ -71,15 +54,9 @@ fn last_task_is_woken_though_the_one_before_panics() {
 #[test]
 fn answer_is_taken_though_an_old_waker_panics() {
     let (_timer, waits): (_, Waits) = by_hand();
-    let slot: Slot<()> = Arc::default();
-    let polled = slot.clone();
-    let condition = move || match polled.lock().unwrap().as_mut() {
-        Some(future) => poll(future).is_pending(), // as another task
-        None => false,
-    };
-    let mut future = waits.wait(&[1], MINUTE, condition);
-    poll_to_panic(&mut future);
-    *slot.lock().unwrap() = Some(future);
+    let as_another_task = |future: &mut Option<_>| poll(future.as_mut().unwrap()).is_pending();
+    let slot = wait_with_itself(&waits, &[1], as_another_task);
+    poll_to_panic(&mut slot.lock().unwrap());
     assert_eq!(waits.check_and_complete(&1), 1);
     let mut future = slot.lock().unwrap().take().unwrap();
     assert_eq!(contained(|| over(&mut future)), Ok(()));
@@ -92,7 +69,7 @@ fn a_reason_that_panics_as_it_is_dropped_is_contained() {
     let (_timer, waits): (_, Waits) = by_hand();
     let mut head = waits.wait(&[1], MINUTE, || false);
     let id = head.id().unwrap();
-    let slot: Slot<()> = Arc::default();
+    let slot = Slot::default();
     let own = slot.clone();
     let takes_answer = waker(move || {
         let future = own.lock().unwrap().take();

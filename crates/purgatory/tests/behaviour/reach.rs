@@ -385,19 +385,14 @@ fn a_future_dropped_under_the_check_of_another_ends_that() {
 fn replaced_wait_wakes_the_task_that_polled_last() {
     let (_timer, waits): (_, Purgatory<&str>) = by_hand();
     let [first, last] = [(); 2].map(|()| Woken::task());
-    let slot = Arc::new(Mutex::new(None::<WaitFuture<()>>));
-    let polled = slot.clone();
-    let polls = last.clone();
-    let condition = move || {
-        if let Some(wait) = &mut *polled.lock().unwrap() {
-            assert!(polls.poll(wait).is_pending());
-        }
-        false
+    let task = last.clone();
+    let polls = move |wait: &mut Option<_>| task.poll(wait.as_mut().unwrap()).is_ready();
+    let slot = wait_with_itself(&waits, &["row"], polls);
+    let id = {
+        let mut wait = slot.lock().unwrap();
+        assert!(first.poll(wait.as_mut().unwrap()).is_pending());
+        wait.as_ref().and_then(WaitFuture::id).unwrap()
     };
-    let mut wait = waits.wait(&["row"], NEVER, condition);
-    assert!(first.poll(&mut wait).is_pending());
-    let id = wait.id().unwrap();
-    *slot.lock().unwrap() = Some(wait);
     assert_eq!(waits.check_and_complete(&"row"), 0);
     drop(waits.with(id, |boxed| mem::replace(boxed, when(|| false, drop))));
     assert_eq!((first.times(), last.times()), (0, 1));

@@ -94,18 +94,17 @@ fn a_replaced_waits_last_waker_is_dropped_unlocked() {
     in_time(|| {
         let (_timer, waits): (_, Waits) = by_hand();
         let waker = looks_into(&waits).waker();
-        let waker = Mutex::new(Some(waker));
-        let slot: Arc<Mutex<Option<WaitFuture<()>>>> = Arc::default();
-        let polled = slot.clone();
-        let future = waits.wait(&[1], MINUTE, move || {
-            if let Some(future) = polled.lock().unwrap().as_mut() {
-                let waker = waker.lock().unwrap().take().unwrap();
-                assert!(poll_by(future, &waker).is_pending());
-            }
-            false
+        let mut waker = Some(waker);
+        let slot = wait_with_itself(&waits, &[1], move |future| {
+            let waker = waker.take().unwrap();
+            poll_by(future.as_mut().unwrap(), &waker).is_ready()
         });
-        let id = future.id().unwrap();
-        *slot.lock().unwrap() = Some(future);
+        let id = slot
+            .lock()
+            .unwrap()
+            .as_ref()
+            .and_then(WaitFuture::id)
+            .unwrap();
         assert_eq!(waits.check_and_complete(&1), 0);
         let wait = waits.with(id, |wait| mem::replace(wait, never()));
         assert!(wait.reached().is_some());

@@ -97,13 +97,7 @@ fn next_event_ends_at_an_event_after_registration() {
 fn event_of_a_wait_dropped_under_check_goes_on() {
     for another_is_served in [true, false] {
         let (_timer, waits): (_, Purgatory<&str>) = by_hand();
-        let slot = Arc::new(Mutex::new(None::<WaitFuture<()>>));
-        let own = slot.clone();
-        let condition = move || {
-            let future = own.lock().unwrap().take();
-            future.is_some()
-        };
-        *slot.lock().unwrap() = Some(waits.wait(&["a"], MINUTE, condition));
+        let _dropped = wait_with_itself(&waits, &["a"], |future| future.take().is_some());
         let mut is_parked = false;
         let condition = move || mem::replace(&mut is_parked, another_is_served);
         let mut next = waits.wait(&["a"], MINUTE, condition);

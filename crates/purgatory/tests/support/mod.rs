@@ -193,6 +193,26 @@ where
     );
 }
 
+/// A place for a future that its own condition reaches.
+pub type Slot = Arc<Mutex<Option<WaitFuture<()>>>>;
+
+/// Waits under these keys with a condition that is given its own future, once that is there.
+pub fn wait_with_itself<K: WatchKey + Send>(
+    waits: &Purgatory<K>,
+    keys: &[K],
+    mut condition: impl FnMut(&mut Option<WaitFuture<()>>) -> bool + Send + 'static,
+) -> Slot {
+    let slot = Slot::default();
+    let own = slot.clone();
+    let condition = move || {
+        let mut future = own.lock().unwrap();
+        future.is_some() && condition(&mut future)
+    };
+    let future = waits.wait(keys, MINUTE, condition);
+    *slot.lock().unwrap() = Some(future);
+    slot
+}
+
 /// A test's view of an operation.
 #[derive(Clone, Default)]
 pub struct Probe {
