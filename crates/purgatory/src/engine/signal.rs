@@ -63,8 +63,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 core.drop_each(&call, keys);
             });
         } else {
-            self.signal_several_now(&call, &keys);
+            // Two panics of a key at once are an abort.
+            let signal = || self.signal_several_now(&call, &keys);
+            let signalled = catch_unwind(AssertUnwindSafe(signal));
             self.drop_each(&call, keys);
+            if let Err(panicked) = signalled {
+                resume_unwind(panicked);
+            }
         }
     }
 

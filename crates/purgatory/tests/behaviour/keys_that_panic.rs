@@ -2,7 +2,10 @@
 //! `Drop` panics harm no other operation.
 #![cfg(not(loom))]
 
-use std::panic::resume_unwind;
+use std::{
+    hash::{Hash, Hasher},
+    panic::resume_unwind,
+};
 
 use crate::support::*;
 
@@ -469,4 +472,52 @@ fn a_change_whose_last_key_panics_signals_the_others() {
     assert!(with_comparisons(1, change).is_err());
     assert_eq!(over(&mut wait), Ok(()));
     assert!(poll(&mut other).is_pending());
+}
+
+/// A key that panics as it is compared, and as it is dropped.
+#[derive(Clone, Debug)]
+struct Fragile {
+    compared: Comparable,
+    _dropped: Panics,
+}
+
+impl PartialEq for Fragile {
+    fn eq(&self, other: &Self) -> bool {
+        self.compared == other.compared
+    }
+}
+
+impl Eq for Fragile {}
+
+impl Hash for Fragile {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.compared.hash(state);
+    }
+}
+
+/// As the panic of its `Eq` is under way, that of its drop would be an abort.
+#[test]
+fn a_change_whose_key_panics_twice_reaches_the_caller() {
+    let panics = Arc::new(AtomicBool::new(false));
+    let key = |number| Fragile {
+        compared: Comparable(number),
+        _dropped: Panics(true, panics.clone()),
+    };
+    let ready = Monitor::on(&ManualTimer::new(), "test", false).unwrap();
+    let mut wait = ready.wait(&[key(1)], NEVER, |ready| *ready);
+    let change = |keys: &[u32]| {
+        let keys = keys.iter().map(|&number| key(number)).collect();
+        with_comparisons(0, || {
+            ready.update_keys(|_| {
+                panics.store(true, SeqCst);
+                ((), keys)
+            });
+        })
+    };
+    for keys in [&[1][..], &[1, 2]] {
+        assert!(change(keys).is_err());
+        panics.store(false, SeqCst);
+    }
+    assert!(poll(&mut wait).is_pending());
+    assert_eq!(ready.purgatory().stats().panics, 3);
 }
