@@ -141,7 +141,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     /// Returns the record of a key that has a value, or gets its first one in this lock hold.
     #[inline(always)]
     fn record_with_value<'a, Q: ToKey<K> + ?Sized>(
-        &self,
+        self: &Arc<Self>,
         shard: LockedShard<'a, Values<K, B>>,
         found: Option<u32>,
         key: &Q,
@@ -156,7 +156,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     /// Counts a key that is to get its first value against `keys_max`. Returns its record.
     #[inline(never)]
     fn record_for_value<'a, Q: ToKey<K> + ?Sized>(
-        &self,
+        self: &Arc<Self>,
         mut shard: LockedShard<'a, Values<K, B>>,
         found: Option<u32>,
         key: &Q,
@@ -170,7 +170,9 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         }
         let emptied_key = go_if_gone(&mut shard, record);
         drop(shard);
-        drop(emptied_key); // with nothing locked
+        if let Some(key) = emptied_key {
+            self.drop_key(&self.frame.enter(), key);
+        }
         let limit = valued_keys.max();
         Err(WaitError::TooManyKeys { limit })
     }

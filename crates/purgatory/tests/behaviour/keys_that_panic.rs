@@ -521,3 +521,15 @@ fn a_change_whose_key_panics_twice_reaches_the_caller() {
     assert!(poll(&mut wait).is_pending());
     assert_eq!(ready.purgatory().stats().panics, 3);
 }
+
+/// Its copy has no place.
+#[test]
+fn a_refused_key_that_panics_as_it_is_dropped_is_contained() {
+    let panics = Arc::new(AtomicBool::new(false));
+    let (_timer, waits, values) = watermarks_with(|builder| builder.keys_max(0));
+    let key = undroppable(2, &panics);
+    let refused = Err(WaitError::TooManyKeys { limit: 0 });
+    assert_eq!(armed(&panics, || values.advance(&key, 1)), refused);
+    assert_eq!(armed(&panics, || values.begin_epoch(&key, 1, 1)), refused);
+    assert_eq!(waits.stats().panics, 2);
+}
