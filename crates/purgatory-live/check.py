@@ -323,7 +323,9 @@ class Fixture:
                             fixture.changed.wait_for(lambda: fixture.event is not shown or fixture.mode == "refuse", 0.5)
                             event = fixture.event
                         # As the real one, an event a while even if nothing changes; silence if it is to be silent.
-                        if event is not None and fixture.mode == "serve":
+                        # One that is slow sends each event once.
+                        is_sent = fixture.mode == "serve" or fixture.mode == "slow" and event is not shown
+                        if event is not None and is_sent:
                             self.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
                             self.wfile.flush()
                             shown = event
@@ -340,6 +342,13 @@ class Fixture:
         with self.changed:
             self.event, self.mode = event or self.event, mode or self.mode
             self.changed.notify_all()
+
+    def send_slowly(self, at_s, pause_s):
+        """Sends an event after each pause, as a program that takes a fifth of that for one."""
+        while self.mode == "slow":
+            self.set(made_up(at_s, 204, histogram()))
+            time.sleep(pause_s)
+            at_s += pause_s
 
 
 BOUNDS_S = [1e-05, 2.5e-05, 5e-05, 1e-04, 2.5e-04, 5e-04, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5,
@@ -517,6 +526,16 @@ def with_made_up_events(browser, shots):
     check(not errors, f"on the console: {errors}")
     browser.requested()
     said("made-up events: silence, an error and another program are noticed, and that it is back")
+
+    # Each event comes later than a new page waits for one.
+    pause_s = 3.7
+    fixture.set(mode="slow")
+    threading.Thread(target=fixture.send_slowly, args=(4.0, pause_s), daemon=True).start()
+    browser.go(f"http://{fixture.host}/live")
+    until("the pause between events is known", lambda: browser.run("return link.longest") > pause_s - 0.1)
+    until("no connection is lost any more", lambda: browser.run(BANNER) is None)
+    fixture.set(mode="serve")
+    said("made-up events: slow events are no lost connection for long")
 
 
 # ---- acks_all ----------------------------------------------------------------------------------

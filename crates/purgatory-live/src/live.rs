@@ -33,7 +33,7 @@ impl Live {
         "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; ",
         "connect-src 'self'; img-src data:; ",
         "style-src 'sha256-jsBbe76eT1SkuqKGEIliUFSmfnpiWmEiRbpGmOl+EIs='; ",
-        "script-src 'sha256-xrg8KC5MhwrkrlVekhuXFIPAXzKa3SdD55XEaGKK/R0='",
+        "script-src 'sha256-8O/dsagCkbkb9dMlIcq0snQgyl8MA5tlE2blMjFfLPA='",
     );
 
     /// The pause between two events: the page expects a few per second.
