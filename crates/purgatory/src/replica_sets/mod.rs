@@ -25,7 +25,7 @@ use crate::{
     table::handle::Handle,
     waits::Waits,
     watches::{KeyRef, ToKey, WatchKey},
-    watermarks::{self, Beside, Epoch, Mark, Values, WatermarkValue, rank},
+    watermarks::{self, Begins, Beside, Mark, Values, WatermarkValue, rank},
 };
 
 /// Groups of replicas whose members report values: log ends, flushed offsets. A write waits until
@@ -193,14 +193,9 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         let set = Set::new(rule, ranked, log_end)?;
         // 2. The set, its epoch and its watermark, in one lock hold. The members of the last set, or of
         //    a refused one, are dropped unlocked.
-        let next = Epoch {
-            number: epoch,
-            is_led: true,
-            keeps_waits: false,
-            beside: Some(Box::new(set)),
-        };
+        let set = Some(Box::new(set));
         let table = &self.handle.table;
-        table.begin_epoch(group, next, |here, _, before| {
+        table.begin_epoch(group, epoch, Begins::Anew, set, |here, _, before| {
             let set = here.as_mut().ok_or(WaitError::NoGroup)?;
             set.begin(epoch, before)
         })
@@ -252,13 +247,7 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         let table = &self.handle.table;
         // The next set is made of the present one in the lock hold in which it takes its place. The
         // last one, or one that is refused, is dropped unlocked.
-        let next = Epoch {
-            number: epoch,
-            is_led: true,
-            keeps_waits: false,
-            beside: None,
-        };
-        table.begin_epoch(group, next, |here, last, before| {
+        table.begin_epoch(group, epoch, Begins::Anew, None, |here, last, before| {
             let last = last.and_then(Option::as_ref).ok_or(WaitError::NoGroup)?;
             let set = here.insert(Box::new(last.led_by(leader, log_end, before)?));
             set.begin(epoch, before)
@@ -290,14 +279,10 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     /// # Errors
     /// [`OtherEpoch`](WaitError::OtherEpoch) if the epoch is below the group's.
     pub fn follow<Q: ToKey<G> + ?Sized>(&self, group: &Q, epoch: u64) -> Result<usize, WaitError> {
-        let next = Epoch {
-            number: epoch,
-            is_led: false,
-            keeps_waits: false,
-            beside: None,
-        };
         let table = &self.handle.table;
-        table.begin_epoch(group, next, |_, _, before| Ok(before))
+        table.begin_epoch(group, epoch, Begins::Elsewhere, None, |_, _, before| {
+            Ok(before)
+        })
     }
 
     /// Changes a set by what it makes of the watermark, and advances that in the same lock

@@ -18,16 +18,15 @@ use crate::{
 /// Waits that end together without an allocation.
 const AT_ONCE: usize = 8;
 
-/// An epoch that is to begin.
-pub(crate) struct Epoch<B> {
-    pub(crate) number: u64,
-    /// False if another process leads it. It may have begun then: this one leads it no more.
-    pub(crate) is_led: bool,
-    /// True if the waits of the last one go on in it. Otherwise they are cancelled, since its value
-    /// is not theirs.
-    pub(crate) keeps_waits: bool,
-    /// Is to lie beside its value.
-    pub(crate) beside: B,
+/// How an epoch begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Begins {
+    /// The waits of the last one are cancelled, since its value is not theirs.
+    Anew,
+    /// They go on in it.
+    KeepsWaits,
+    /// Anew, but another process leads it. It may have begun then: this one leads it no more.
+    Elsewhere,
 }
 
 impl<B: Beside> Mark<B> {
@@ -41,10 +40,9 @@ impl<B: Beside> Mark<B> {
     }
 
     /// Refuses an epoch that has begun.
-    fn check_next(mark: Option<&Self>, next: &Epoch<B>) -> Result<(), WaitError> {
-        let named = next.number;
+    fn check_next(mark: Option<&Self>, named: u64, how: Begins) -> Result<(), WaitError> {
         match Self::present_epoch(mark) {
-            Some(present) if named == present && !next.is_led => Ok(()),
+            Some(present) if named == present && how == Begins::Elsewhere => Ok(()),
             Some(present) if named <= present => Err(WaitError::OtherEpoch { named, present }),
             _ => Ok(()),
         }
@@ -183,11 +181,12 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     pub(crate) fn begin_epoch<Q: ToKey<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
-        next: Epoch<B>,
+        number: u64,
+        how: Begins,
+        mut beside: B,
         value: impl FnOnce(&mut B, Option<&B>, u64) -> Result<u64, WaitError>,
     ) -> Result<usize, WaitError> {
         // 1. An epoch is begun once. What lies beside a refused one, or the last, is dropped unlocked.
-        let mut next = next;
         let replaced;
         let call = self.frame.enter();
         let hash = self.hash(key);
@@ -195,10 +194,10 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let (mut shard, mut found, met) = self.find_unmet(&call, key, hash, &mut ended_at);
         let mark = found.map(|record| shard.records.at(record));
         Mark::check_open(mark)?;
-        Mark::check_next(mark, &next)?;
+        Mark::check_next(mark, number, how)?;
         let last = mark.and_then(|mark| mark.valued.as_ref());
         let reached = last.map_or(0, |last| last.value);
-        let value = value(&mut next.beside, last.map(|last| &last.beside), reached)?;
+        let value = value(&mut beside, last.map(|last| &last.beside), reached)?;
         if failpoint!(SetChangedInCopy) {
             drop(shard);
             shard = self.shard_of(hash);
@@ -208,20 +207,22 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
 
         // 2. The epoch and its value.
         shard.events += 1;
-        let present = next.number;
         let begun = Valued {
             value,
-            epoch: present,
-            beside: next.beside,
+            epoch: number,
+            beside,
         };
         replaced = shard.records.at_mut(record).valued.replace(begun);
         let epoch = replaced.as_ref().map_or(0, |last| last.epoch);
 
         // 3. Waits that are kept may be reached by the value. Others belong to the epoch that is
         //    over, and end in the same lock hold.
-        let mut outcome = Outcome::Cancelled(CancelReason::EpochOver { epoch, present });
+        let mut outcome = Outcome::Cancelled(CancelReason::EpochOver {
+            epoch,
+            present: number,
+        });
         let mut limit = usize::MAX;
-        if next.keeps_waits || failpoint!(EpochAnswersLast) {
+        if how == Begins::KeepsWaits || failpoint!(EpochAnswersLast) {
             outcome = Outcome::Completed;
             limit = BUDGET;
         }

@@ -18,7 +18,7 @@ use timer_core::{BuildError, Timer};
 
 pub use self::value::WatermarkValue;
 pub(crate) use self::{
-    change::Epoch,
+    change::Begins,
     engine::{Beside, Callback, Mark, Values},
     value::rank,
 };
@@ -305,7 +305,9 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         epoch: u64,
         value: V,
     ) -> Result<usize, WaitError> {
-        self.begin(key, epoch, rank(value), false)
+        let value = rank(value);
+        let table = &self.handle.table;
+        table.begin_epoch(key, epoch, Begins::Anew, (), |(), _, _| Ok(value))
     }
 
     /// Begins an epoch as [`begin_epoch`](Self::begin_epoch) does, but the waits go on under the new
@@ -338,24 +340,9 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         epoch: u64,
         value: V,
     ) -> Result<usize, WaitError> {
-        self.begin(key, epoch, rank(value), true)
-    }
-
-    fn begin<Q: ToKey<K> + ?Sized>(
-        &self,
-        key: &Q,
-        epoch: u64,
-        value: u64,
-        keeps_waits: bool,
-    ) -> Result<usize, WaitError> {
+        let value = rank(value);
         let table = &self.handle.table;
-        let next = Epoch {
-            number: epoch,
-            is_led: true,
-            keeps_waits,
-            beside: (),
-        };
-        table.begin_epoch(key, next, |(), _, _| Ok(value))
+        table.begin_epoch(key, epoch, Begins::KeepsWaits, (), |(), _, _| Ok(value))
     }
 
     /// Removes the key's value and its epoch, and cancels the waits for it; returns how many. A
