@@ -42,9 +42,9 @@ pub(crate) struct Frame {
     pub(crate) executor: Arc<Executors>,
     /// Set once the program has asked for times.
     timed: AtomicBool,
-    /// Set as the last handle goes: nothing is published any more.
+    /// The part of this form in the recorder's series, withdrawn as the last handle goes.
     #[cfg(feature = "metrics")]
-    is_withdrawn: AtomicBool,
+    pub(crate) published: timer_core::driver::Published,
     /// Not the model's atomic: nothing depends on it.
     callbacks_waiting: Count,
     /// Operations that a shutdown ended, or whose holders it left a request to: until they are
@@ -62,9 +62,6 @@ struct ColdParts {
     callback_delay: plain::Mutex<TimeHistogram>,
     /// Rare counts: panics, missed events, refusals.
     rare: plain::Mutex<Stats>,
-    /// The part of this form in the recorder's series.
-    #[cfg(feature = "metrics")]
-    published: timer_core::driver::Published,
     warned: trace::Warned,
     /// Every label that a snapshot has seen.
     labels: plain::Mutex<Labels>,
@@ -89,7 +86,7 @@ impl Frame {
             executor,
             timed: AtomicBool::new(false),
             #[cfg(feature = "metrics")]
-            is_withdrawn: AtomicBool::new(false),
+            published: timer_core::driver::Published::default(),
             callbacks_waiting: Count::new(0),
             closing: Latch::default(),
             closing_others: Latch::default(),
@@ -258,29 +255,6 @@ impl Frame {
             times.callback_delay = cold.callback_delay.lock().clone();
         }
         times
-    }
-
-    /// Returns the part of this form in the recorder's series, unless it is published no more.
-    #[cfg(feature = "metrics")]
-    pub(crate) fn published(&self) -> Option<&timer_core::driver::Published> {
-        let published = &self.cold().published;
-        // Written, too, though nothing changes: so either this sees that the last handle went, or
-        // whoever dropped it sees that there is a part to be withdrawn.
-        let is_withdrawn = self
-            .is_withdrawn
-            .fetch_or(false, std::sync::atomic::Ordering::AcqRel);
-        (!is_withdrawn).then_some(published)
-    }
-
-    /// Publishes the counts that `read` returns, if this form was ever published; from now on nothing
-    /// else does.
-    #[cfg(feature = "metrics")]
-    pub(crate) fn withdraw(&self, read: &dyn Fn() -> Vec<timer_core::driver::Sample>) {
-        self.is_withdrawn
-            .fetch_or(true, std::sync::atomic::Ordering::AcqRel);
-        if let Some(cold) = self.cold.get() {
-            cold.published.withdraw(read);
-        }
     }
 
     /// Adds every label that was seen before: one is reported from then on, with 0 if need be.

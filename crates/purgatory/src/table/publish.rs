@@ -15,7 +15,7 @@ impl<E: Inside> AnyTable<E> {
     /// Publishes counters and times, and takes the gauges away, as the last handle goes. The timer
     /// publishes this no more, though a future may keep it.
     pub(super) fn withdraw(&self) {
-        self.frame.withdraw(&|| self.totals());
+        self.frame.published.withdraw(&|| self.totals());
     }
 }
 
@@ -28,8 +28,8 @@ impl<E, S: ShardState, J> Drop for TableOf<E, S, J> {
 }
 
 impl<E: Inside> Publishes for AnyTable<E> {
-    fn published(&self) -> Option<&Published> {
-        self.frame.published()
+    fn published(&self) -> &Published {
+        &self.frame.published
     }
 
     fn source(&self) -> SourceName {

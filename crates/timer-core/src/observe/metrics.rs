@@ -29,6 +29,7 @@ use std::{
         Arc, LazyLock, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
+    thread,
 };
 
 use ::metrics::{
@@ -274,9 +275,11 @@ type Read<'a> = &'a dyn Fn() -> Vec<Sample>;
 
 /// The work of [`Published`], on the series of one source.
 trait HandsOver: Send + Sync + fmt::Debug {
-    fn publish(&self, of: &SourceName, in_detail: bool, read: Read<'_>);
-    fn withdraw(&self, read: Read<'_>);
-    fn resume(&self);
+    /// Hands samples over, unless another call has the series. Returns a panic of the recorder.
+    fn publish(&self, of: &SourceName, in_detail: bool, read: Read<'_>) -> thread::Result<()>;
+    /// Publishes what came last, unless another call has the series. Returns true if this one had
+    /// them as another came.
+    fn withdraw(&self, read: Read<'_>) -> bool;
 }
 
 /// What one source has published. Its address distinguishes sources of one name: it does not move.
@@ -289,9 +292,7 @@ struct State {
     series: AllSeries,
     /// A call has the series, and hands them over.
     is_publishing: bool,
-    /// Set as the source ends: nothing is published then, unless it [goes on](Published::resume).
-    is_withdrawn: bool,
-    /// Set as the source ends while a call has the series, which then publishes what came last.
+    /// Set as the source ends while a call has the series.
     ends_meanwhile: bool,
     /// Set for good by the first call that publishes in detail.
     is_in_detail: bool,
@@ -303,11 +304,14 @@ impl Published {
     /// all later ones hand over the samples that were declared [in detail](Sample::in_detail), too.
     pub fn publish(&self, of: &SourceName, in_detail: bool, read: Read<'_>) {
         let part = self.part.get_or_init(|| Box::new(Part::default()));
-        // Written, too, though nothing changes: so either this sees that the source has ended, or
-        // whoever ends it sees that there is a part to be withdrawn.
-        if !self.is_withdrawn.fetch_or(false, Ordering::AcqRel) {
-            part.publish(of, in_detail, read);
+        if self.is_withdrawn() {
+            return;
         }
+        let handed_over = part.publish(of, in_detail, read);
+        // A source that has ended meanwhile has left its last publishing to this call, also if the
+        // recorder panics.
+        self.withdraw_if_ended(read);
+        handed_over.unwrap_or_else(|panicked| resume_unwind(panicked));
     }
 
     /// Publishes to every recorder that this was published to: what counters and histograms have
@@ -316,27 +320,35 @@ impl Published {
     /// A call that is publishing now does this as it ends. Or the source [goes on](Self::resume).
     pub fn withdraw(&self, read: Read<'_>) {
         self.is_withdrawn.fetch_or(true, Ordering::AcqRel);
-        if let Some(part) = self.part.get() {
-            part.withdraw(read);
-        }
+        self.withdraw_if_ended(read);
     }
 
     /// Goes on with a source that was withdrawn: it is published again.
     pub(crate) fn resume(&self) {
         self.is_withdrawn.store(false, Ordering::Release);
+    }
+
+    /// Withdraws a source that has ended: again, if it has gone on and ended meanwhile.
+    fn withdraw_if_ended(&self, read: Read<'_>) {
         if let Some(part) = self.part.get() {
-            part.resume();
+            while self.is_withdrawn() && part.withdraw(read) {}
         }
+    }
+
+    /// Returns true if the source has ended. Written, too, though nothing changes: so either this sees
+    /// that, or the thread that ends it sees that there is a part to be withdrawn.
+    fn is_withdrawn(&self) -> bool {
+        self.is_withdrawn.fetch_or(false, Ordering::AcqRel)
     }
 }
 
 impl HandsOver for Part {
-    fn publish(&self, of: &SourceName, in_detail: bool, read: Read<'_>) {
+    fn publish(&self, of: &SourceName, in_detail: bool, read: Read<'_>) -> thread::Result<()> {
         // 1. The series are this call's alone until it is over.
         let mut state = self.0.lock();
         state.is_in_detail |= in_detail;
-        if state.is_withdrawn || state.is_publishing {
-            return;
+        if state.is_publishing {
+            return Ok(());
         }
         state.is_publishing = true;
         let mut series = std::mem::take(&mut state.series);
@@ -354,28 +366,43 @@ impl HandsOver for Part {
                 }
             }
         }));
-        // 3. They go back, also if the recorder panics. A source that has ended meanwhile has left
-        //    its last publishing to this call.
+        // 3. They go back, also if the recorder panics.
         let mut state = self.0.lock();
         state.series = series;
         state.is_publishing = false;
-        drop(state);
-        self.withdraw_if_ended(read);
-        if let Err(panicked) = handed_over {
-            resume_unwind(panicked);
-        }
+        handed_over
     }
 
-    fn withdraw(&self, read: Read<'_>) {
+    fn withdraw(&self, read: Read<'_>) -> bool {
+        // 1. By one call at a time, that which takes the series.
         let mut state = self.0.lock();
-        state.is_withdrawn = true;
-        state.ends_meanwhile = state.is_publishing;
+        if state.is_publishing {
+            state.ends_meanwhile = true;
+            return false;
+        }
+        let mut all = std::mem::take(&mut state.series);
+        if all.is_empty() {
+            return false;
+        }
+        state.is_publishing = true;
+        state.ends_meanwhile = false;
         drop(state);
-        self.withdraw_if_ended(read);
-    }
-
-    fn resume(&self) {
-        self.0.lock().is_withdrawn = false;
+        // 2. The present state of the counters; the gauges go.
+        let samples = read();
+        for series in all.values_mut() {
+            let sample = samples.iter().find(|sample| sample.name == series.name);
+            // A source ends in a drop, which must not panic.
+            let _ = contain(|| match (&series.to, sample) {
+                (Handle::Gauge(to, combine), _) => series.show(to, *combine, None),
+                (_, Some(sample)) => series.hand_over(&sample.value),
+                (_, None) => {}
+            });
+        }
+        all.retain(|_, series| !matches!(series.to, Handle::Gauge(..)));
+        let mut state = self.0.lock();
+        state.series = all;
+        state.is_publishing = false;
+        state.ends_meanwhile
     }
 }
 
@@ -396,42 +423,6 @@ impl Part {
         });
         series.to = to;
         series.hand_over(&sample.value);
-    }
-
-    fn withdraw_if_ended(&self, read: Read<'_>) {
-        // 1. By one call at a time, that which takes the series.
-        let mut state = self.0.lock();
-        if !state.is_withdrawn || state.is_publishing {
-            return;
-        }
-        let mut all = std::mem::take(&mut state.series);
-        if all.is_empty() {
-            return;
-        }
-        state.is_publishing = true;
-        state.ends_meanwhile = false;
-        drop(state);
-        // 2. The present state of the counters; the gauges go.
-        let samples = read();
-        for series in all.values_mut() {
-            let sample = samples.iter().find(|sample| sample.name == series.name);
-            // A source ends in a drop, which must not panic.
-            let _ = contain(|| match (&series.to, sample) {
-                (Handle::Gauge(to, combine), _) => series.show(to, *combine, None),
-                (_, Some(sample)) => series.hand_over(&sample.value),
-                (_, None) => {}
-            });
-        }
-        all.retain(|_, series| !matches!(series.to, Handle::Gauge(..)));
-        let mut state = self.0.lock();
-        state.series = all;
-        state.is_publishing = false;
-        let ends_meanwhile = state.ends_meanwhile;
-        drop(state);
-        // 3. Again, if it has gone on and ended meanwhile.
-        if ends_meanwhile {
-            self.withdraw_if_ended(read);
-        }
     }
 }
 
@@ -529,8 +520,8 @@ impl Series {
 
 /// An owner of wheels that is published with its timer.
 pub trait Publishes {
-    /// Returns its part in the recorders' series, unless it is published no more.
-    fn published(&self) -> Option<&Published>;
+    /// Returns its part in the recorders' series.
+    fn published(&self) -> &Published;
     /// Returns its name.
     fn source(&self) -> SourceName;
     /// Reads counters and histograms, which stay when the source is gone.
@@ -544,13 +535,11 @@ pub trait Publishes {
 impl dyn Publishes + '_ {
     /// Hands everything to the installed recorder, as [`Published::publish`] does.
     pub fn publish(&self, in_detail: bool) {
-        if let Some(published) = self.published() {
-            published.publish(&self.source(), in_detail, &|| {
-                let mut samples = self.totals();
-                samples.extend(self.gauges());
-                samples
-            });
-        }
+        self.published().publish(&self.source(), in_detail, &|| {
+            let mut samples = self.totals();
+            samples.extend(self.gauges());
+            samples
+        });
     }
 }
 
