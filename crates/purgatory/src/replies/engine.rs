@@ -284,47 +284,6 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         Ok(())
     }
 
-    /// Delivers the value that is made if a key has a waiter. See `Replies::deliver_with`.
-    pub(super) fn deliver_with<Q: KeyRef<K> + ?Sized>(
-        self: &Arc<Self>,
-        key: &Q,
-        make: impl FnOnce() -> V,
-    ) -> bool {
-        // 1. The value is made for the request that waits now.
-        let hash = self.hash(key);
-        let shard = self.shard_of(hash);
-        let hash = hash as u32;
-        let is_key = |_, key_of: &K| key.is(key_of);
-        let Some(index) = find(&shard, hash, is_key) else {
-            return false;
-        };
-        let at = shard.handle(shard.wheel.id_at(index));
-        drop(shard);
-
-        // 2. Make it, with nothing locked.
-        let mut made = None;
-        self.frame.call(|| made = Some(make()));
-        let Some(value) = made else {
-            self.end_one(at, &Outcome::Cancelled(CancelReason::Panicked));
-            return false;
-        };
-
-        // 3. That request has it, whatever is expected under the key by now.
-        let ended_at = self.frame.ending_at();
-        let shard = self.lock(at.shard());
-        let mut index = shard.get(at.id()).map(|_| at.index());
-        if failpoint!(MadeValueGoesToKey) {
-            index = find(&shard, hash, is_key);
-        }
-        let Some(index) = index else {
-            drop(shard);
-            self.call_in_turn(&self.frame.enter(), || drop(value));
-            return failpoint!(EndedIsFoundAgain);
-        };
-        let is_it = |other, _: &K| other == index;
-        self.hand_over(shard, hash, is_it, value, ended_at).is_ok()
-    }
-
     /// Sets the deadline of this arrival for the request of this hash that `is_it` accepts; false if
     /// there is none. O(levels of the wheel).
     pub(super) fn reschedule_request(

@@ -207,33 +207,6 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
         self.handle.table.deliver(key, value)
     }
 
-    /// Delivers the reply that `value` makes, if one is expected under the key; returns false
-    /// otherwise. `value` runs with nothing locked, and only if the reply is expected. O(1).
-    ///
-    /// The request waits on meanwhile. If it ends before the value is there, since its future is
-    /// dropped, its time runs out, or another reply comes, then the value is dropped and this
-    /// returns false. A later request under the key does not get it.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use purgatory::Replies;
-    ///
-    /// let replies = Replies::new("replies")?;
-    /// let reply = replies.expect(7, Duration::from_secs(30))?;
-    /// let frame = b"pong"; // decoded only if a request waits for it
-    /// assert!(replies.deliver_with(&7, || String::from_utf8_lossy(frame).into_owned()));
-    /// assert_eq!(reply.wait_blocking()?, "pong");
-    /// assert!(!replies.deliver_with(&7, || unreachable!("it was answered")));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Panics
-    /// Panics as [`deliver`](Self::deliver) does. A panic in `value` is contained and counted; the
-    /// reply ends as [`Panicked`](CancelReason::Panicked).
-    pub fn deliver_with<Q: KeyRef<K> + ?Sized>(&self, key: &Q, value: impl FnOnce() -> V) -> bool {
-        self.handle.table.deliver_with(key, value)
-    }
-
     /// Reschedules the reply that is expected under this key, counted from now; returns false if none
     /// is. See [`ReplyScope::reschedule`]. O(levels of the wheel).
     ///

@@ -122,13 +122,11 @@ fn wakers_that_end_the_next_wait_need_no_stack() {
         };
         wakers_that(wait, move |number| complete(&inside, &all, number));
         assert_empty(&waits);
-        // A reply is delivered, or made and delivered.
+        // A reply is delivered.
         let replies = deep_replies();
         let wait = |number| replies.expect(number, NEVER).unwrap();
         let inside = replies.clone();
         wakers_that(wait, move |number| _ = inside.deliver(&number, ()));
-        let inside = replies.clone();
-        wakers_that(wait, move |number| _ = inside.deliver_with(&number, || ()));
         // A scope's reply is.
         let scope = Arc::new(ReplyScope::on(&ManualTimer::new(), "deep").unwrap());
         let inside = scope.clone();

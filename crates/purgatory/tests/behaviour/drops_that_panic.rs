@@ -122,19 +122,6 @@ fn a_beaten_reason_that_panics_is_contained() {
     assert_eq!(waits.stats().panics, 1);
 }
 
-/// Its request has ended meanwhile.
-#[test]
-fn a_late_made_reply_that_panics_is_contained() {
-    let replies = Replies::on(&ManualTimer::new(), "replies").unwrap();
-    let reply = replies.expect(1, MINUTE).unwrap();
-    let make = || {
-        drop(reply);
-        panics_on_drop()
-    };
-    assert!(!contained(|| replies.deliver_with(&1, make)));
-    assert_eq!(replies.waits().stats().panics, 1);
-}
-
 /// Inside a check, and outside.
 #[test]
 fn kept_replies_that_panic_are_counted_each() {

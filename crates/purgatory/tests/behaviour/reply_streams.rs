@@ -31,7 +31,7 @@ fn a_stream_yields_replies_in_order_until_the_count() {
     assert_eq!((waits_of.len(), waits_of.stats().completed), (1, 0));
     let twice = replies.expect(1, SECOND).unwrap_err();
     assert_eq!(twice.reason, WaitError::AlreadyExpected);
-    assert!(replies.deliver_with(&1, || "three"));
+    assert_eq!(replies.deliver(&1, "three"), Ok(()));
 
     // The last one ends the request, and frees the key.
     assert_nothing_waits(&waits_of);

@@ -22,19 +22,6 @@ fn park_checked(waits: &Waits, mut check: impl FnMut(OperationId) -> bool + Send
 
 // Values, reasons, closures, wakers.
 
-#[test]
-fn a_late_made_reply_is_dropped_unlocked() {
-    in_time(|| {
-        let replies: Replies<u64, OnDrop> = Replies::new("replies").unwrap();
-        let reply = replies.expect(1, MINUTE).unwrap();
-        let again = replies.clone();
-        assert!(!replies.deliver_with(&1, move || {
-            drop(reply);
-            OnDrop::new(move || assert!(again.expect(1, MINUTE).is_ok()))
-        }));
-    });
-}
-
 /// A check that comes true beats a cancel that came meanwhile, and the first cancel beats another.
 #[test]
 fn a_beaten_cancels_reason_is_dropped_unlocked() {

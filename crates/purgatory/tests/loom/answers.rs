@@ -119,16 +119,16 @@ fn two_wakers_against_event() {
     });
 }
 
-/// A value is made while the purgatory is shut down: it is delivered, or its reply had ended.
+/// A value comes while the purgatory is shut down: it is delivered, or its reply had ended.
 #[test]
-fn answer_made_against_shutdown() {
-    check(&[Failpoint::EndedIsFoundAgain], || {
+fn answer_against_shutdown() {
+    check(&[Failpoint::HandsOverInTwoHolds], || {
         let (_timer, replies) = replies();
         let mut reply = replies.expect(1, MS).unwrap();
-        let network = beside(&replies, |network| network.deliver_with(&1, || 7));
+        let network = beside(&replies, |network| network.deliver(&1, 7));
         let left = replies.waits().shutdown(Duration::ZERO);
         let polled = poll(&mut reply);
-        let expected = if network.join().unwrap() {
+        let expected = if network.join().unwrap().is_ok() {
             Ok(7)
         } else {
             Err(WaitError::Cancelled(CancelReason::Shutdown))

@@ -35,16 +35,12 @@ pub(crate) enum Failpoint {
     AnsweredKeepsPlace,
     /// An answer that was made does not wake the task that polled meanwhile.
     AnswerMissesPoll,
-    /// An operation that has ended is found again, while its future has not taken the answer.
-    EndedIsFoundAgain,
     /// A shutdown leaves the shards open.
     ShutdownClosesNoShard,
     /// `fail_all` also fails an expectation that came after it began, while others go on.
     FailsWhatCameAfter,
     /// A request moves to another scope past a `fail_all` that is under way.
     MovedEscapesFailure,
-    /// A value that was made goes to whatever is expected under its key by then.
-    MadeValueGoesToKey,
     /// A stream that has left its waker does not look for a reply again.
     StreamLooksOnce,
     /// A delivery finds its request under one lock hold and answers it under the next.

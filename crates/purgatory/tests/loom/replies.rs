@@ -226,29 +226,6 @@ fn guessed_reply_against_expect() {
     });
 }
 
-/// A value is made, while its request goes and another comes under its key: it reaches the one that
-/// it was made for, or none.
-#[test]
-fn made_value_against_next_request() {
-    check(&[Failpoint::MadeValueGoesToKey], || {
-        let (_timer, replies) = replies();
-        let reply = replies.expect(1, MS).unwrap();
-        let made_for = Arc::new(AtomicUsize::new(0));
-        let request = Arc::new(AtomicUsize::new(1));
-        let (noted, asked) = (made_for.clone(), request.clone());
-        let network = beside(&replies, move |network| {
-            network.deliver_with(&1, || noted.store(asked.load(SeqCst), SeqCst))
-        });
-        drop(reply);
-        request.store(2, SeqCst);
-        let mut next = replies.expect(1, MS).expect("the key is free");
-        let delivered = network.join().unwrap();
-        let got = ending(&mut next).is_some();
-        assert!(!got || made_for.load(SeqCst) == 2, "it was made before");
-        assert!(delivered || !got);
-    });
-}
-
 /// A request moves as its reply comes under the old number: it has the reply, or goes on under the
 /// new one. Its task is woken for either.
 #[test]

@@ -47,8 +47,6 @@ enum Act {
     Reassign(usize, u64, usize),
     /// A number that the scope never handed out.
     DeliverUnasked(usize, bool),
-    /// Makes the value as the acts are done. True if it panics then.
-    DeliverWith(u64, Arc<Vec<Act>>, bool),
     FailAll,
     FailScope(usize),
     Close(usize),
@@ -112,10 +110,9 @@ impl Steps {
         let back = self.0.usize(..8);
         match self.0.u8(..22) {
             0..3 => self.expect(depth),
-            3..6 => Act::Deliver(key),
+            3..6 | 10 => Act::Deliver(key),
             6..9 => Act::DeliverIn(scope, self.0.u64(..4)),
             9 => Act::DeliverUnasked(scope, self.0.bool()),
-            10 => Act::DeliverWith(key, self.acts(depth), self.0.u8(..4) == 0),
             11 => Act::FailAll,
             12 => Act::FailScope(scope),
             13 if self.0.bool() => Act::Close(scope),

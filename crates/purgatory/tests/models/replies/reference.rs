@@ -55,8 +55,6 @@ pub(super) struct Reference {
     pub(super) seen: Vec<Saw>,
     /// The counts of plain requests, and of those in scopes.
     stats: [Stats; 2],
-    /// Values that are being made.
-    making: usize,
 }
 
 fn cancelled(reason: &'static str) -> WaitError {
@@ -102,7 +100,7 @@ impl Reference {
 
     pub(super) fn values(&self) -> usize {
         let has_value = |request: &&Request| matches!(request.end, Some(Ok(())));
-        self.requests.iter().filter(has_value).count() + self.making
+        self.requests.iter().filter(has_value).count()
     }
 
     /// Takes the end of a request whose future is over.
@@ -129,7 +127,6 @@ impl Reference {
                 let delivered = self.deliver(Key::Plain(key));
                 self.log.push(Saw::Delivered(delivered));
             }
-            Act::DeliverWith(key, ref acts, panics) => self.deliver_with(key, acts, panics),
             Act::DeliverIn(at, back) => {
                 let number = self.scopes[at].last.saturating_sub(back);
                 self.use_scope(at, |reference, _| reference.deliver_in(at, number));
@@ -376,26 +373,6 @@ impl Reference {
         }
         found.sort_unstable();
         found
-    }
-
-    /// The request waits on while its value is made, and the first of two ends counts.
-    fn deliver_with(&mut self, key: u64, acts: &[Act], panics: bool) {
-        let Some(number) = self.find(Key::Plain(key)) else {
-            return self.log.push(Saw::Delivered(false));
-        };
-        self.making += 1;
-        for act in acts {
-            self.act(act);
-        }
-        self.making -= 1;
-        self.stats[0].panics += u64::from(panics);
-        let is_waiting = self.requests[number].is_waiting;
-        if is_waiting {
-            let panicked = Err(WaitError::Cancelled(CancelReason::Panicked));
-            self.end(number, if panics { panicked } else { Ok(()) });
-            self.wake_all(vec![number]);
-        }
-        self.log.push(Saw::Delivered(is_waiting && !panics));
     }
 
     /// Fails all that are expected now, and then wakes their tasks. The order is not promised.

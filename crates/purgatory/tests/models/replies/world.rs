@@ -140,19 +140,6 @@ impl World {
                 let delivered = self.plain.deliver(&key, self.alive.clone());
                 self.saw(Saw::Delivered(delivered.is_ok()));
             }
-            Act::DeliverWith(key, ref acts, panics) => {
-                let delivered = self.plain.deliver_with(&key, || {
-                    let value = self.alive.clone();
-                    for act in &**acts {
-                        self.act(act);
-                    }
-                    if panics {
-                        resume_unwind(Box::new("a value"));
-                    }
-                    value
-                });
-                self.saw(Saw::Delivered(delivered));
-            }
             Act::DeliverIn(at, back) => {
                 let (scope, last) = self.scope(at);
                 self.deliver_in(&scope, last.saturating_sub(back));
