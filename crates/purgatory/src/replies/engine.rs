@@ -300,12 +300,6 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         true
     }
 
-    /// Returns true if a failure of all, which is under way, is going to end this request.
-    pub(super) fn is_failing(&self, expected: &Expected<K, V>) -> bool {
-        let failures = self.engine.failures.load(Ordering::Acquire);
-        expected.failures < failures && !failpoint!(MovedEscapesFailure)
-    }
-
     /// Fails the requests that came before this call.
     pub(super) fn fail_all(self: &Arc<Self>, reason: CancelReason) -> usize {
         let before = self.engine.failures.fetch_add(1, Ordering::AcqRel);

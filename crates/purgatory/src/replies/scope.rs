@@ -380,8 +380,7 @@ impl<V: Send + 'static> ReplyScope<V> {
     /// ```
     ///
     /// # Errors
-    /// [`NotExpected`](WaitError::NotExpected) if no request waits under this number, or if a
-    /// [`fail_every_scope`](Self::fail_every_scope) is about to fail it.
+    /// [`NotExpected`](WaitError::NotExpected) if no request waits under this number.
     /// [`ScopeClosed`](WaitError::ScopeClosed), [`Closed`](WaitError::Closed) or
     /// [`Full`](WaitError::Full) as of [`expect`](Self::expect) if `to` cannot take it; then it
     /// stays where it is.
@@ -397,8 +396,8 @@ impl<V: Send + 'static> ReplyScope<V> {
         let now_tick = table.arrival(Timeout::Never).now_tick;
         let (mut from, other) = table.lock_two(self.scope.hash, to.scope.hash);
         let id = self.id(number);
-        let index = find(&from, self.scope.hash_of(number), |_, key| *key == id);
-        let Some(index) = index.filter(|&index| !table.is_failing(from.wait(index))) else {
+        let hash = self.scope.hash_of(number);
+        let Some(index) = find(&from, hash, |_, key| *key == id) else {
             return Err(WaitError::NotExpected);
         };
         if to.scope.is_closed() {
@@ -461,14 +460,6 @@ impl<V: Send + 'static> ReplyScope<V> {
     /// scope, under one lock.
     pub fn close(&self, reason: impl Into<Reason>) -> usize {
         self.fail(CancelReason::Closed(reason.into()), true)
-    }
-
-    /// Fails the requests of all scopes of the client that were expected before this call, as
-    /// [`Replies::fail_all`](crate::Replies::fail_all) does; returns how many. The scopes stay
-    /// open. O(expected).
-    pub fn fail_every_scope(&self, reason: impl Into<Reason>) -> usize {
-        let reason = CancelReason::Requested(reason.into());
-        self.handle.table.fail_all(reason)
     }
 
     /// Returns the requests that wait, those of all scopes of the client, for metrics, snapshots and

@@ -218,18 +218,15 @@ fn fail_all_spares_a_later_request() {
     in_time(|| {
         let clock = Acting(SystemClock::default());
         let timer = SystemTimer::builder().clock(clock).build().unwrap();
-        let replies = ReplyScope::<()>::builder("timed").timer(&timer);
-        let replies = replies.build().unwrap();
-        let waits = replies.waits();
-        waits.times(); // from now on ends are timed
-        let scope = replies.another();
+        let replies = Replies::<u64, ()>::on(&timer, "timed").unwrap();
+        replies.waits().times(); // from now on ends are timed
         let (asked, asks) = mpsc::channel();
-        let inside = scope.clone();
-        at_next_read(move || asked.send(inside.expect(MINUTE).unwrap()).unwrap());
-        assert_eq!(replies.fail_every_scope("closed"), 0);
-        let (_, mut reply) = asks.recv().unwrap();
+        let inside = replies.clone();
+        at_next_read(move || asked.send(inside.expect(1, MINUTE).unwrap()).unwrap());
+        assert_eq!(replies.fail_all("closed"), 0);
+        let mut reply = asks.recv().unwrap();
         assert!(poll(&mut reply).is_pending());
-        assert_eq!((waits.len(), scope.is_closed()), (1, false));
+        assert_eq!(replies.waits().len(), 1);
     });
 }
 

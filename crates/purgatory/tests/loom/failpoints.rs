@@ -39,8 +39,6 @@ pub(crate) enum Failpoint {
     ShutdownClosesNoShard,
     /// `fail_all` also fails an expectation that came after it began, while others go on.
     FailsWhatCameAfter,
-    /// A request moves to another scope past a `fail_all` that is under way.
-    MovedEscapesFailure,
     /// A stream that has left its waker does not look for a reply again.
     StreamLooksOnce,
     /// A delivery finds its request under one lock hold and answers it under the next.
