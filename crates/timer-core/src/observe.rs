@@ -26,7 +26,7 @@ pub(crate) use opaque;
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct TimerStats {
-    /// Tasks that will fall due.
+    /// Tasks that will fall due. One of `Duration::MAX` never does, and is in no count.
     pub pending: u64,
     /// Tasks that fell due.
     pub fired: u64,

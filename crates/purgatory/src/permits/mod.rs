@@ -62,7 +62,8 @@ use crate::{
 /// # Limit
 /// A request for more permits than the limit is refused, with both numbers
 /// ([`TooHeavy`](crate::WaitError::TooHeavy)): as it comes, or as the limit is lowered below it.
-/// Under a limit of 0, a pause, requests of any size wait, but for one of no permits.
+/// Under a limit of 0, a pause, requests of any size wait, but for one of no permits
+/// once all have returned.
 /// Permits that are [used up](Permit::forget) count as part of the limit here, since a
 /// [refill](Self::refill) brings them back.
 ///
@@ -141,7 +142,7 @@ impl Permits {
 
     /// Returns a builder of permits without keys, for other settings: a shared timer, an executor,
     /// a bound on what waits. It has one shard, whatever
-    /// [`shards`](Builder::shards) says.
+    /// number [`shards`](Builder::shards) allows.
     pub fn builder(name: impl Into<String>) -> Builder<Self> {
         Self::keyed_builder(name)
     }

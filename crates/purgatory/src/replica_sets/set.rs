@@ -55,7 +55,7 @@ impl Rule {
         Rule::of(Needed::Majority)
     }
 
-    /// At least `k` members have to report a value; with fewer members none is acknowledged. For an
+    /// At least `k` members, at least 1, have to report a value; with fewer members none is acknowledged. For an
     /// election in which any `n - k + 1` members find it, where `n` is the size of the set in which it
     /// was acknowledged: before a member leaves, `k` others have to have the watermark. Values up to
     /// the start of the epoch are not counted, as by [`majority`](Self::majority).
