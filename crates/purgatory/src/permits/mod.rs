@@ -62,8 +62,8 @@ use crate::{
 /// # Limit
 /// A request for more permits than the limit is refused, with both numbers
 /// ([`TooHeavy`](crate::WaitError::TooHeavy)): as it comes, or as the limit is lowered below it.
-/// Under a limit of 0, a pause, requests of any size wait, but for one of no permits
-/// once all have returned.
+/// Under a limit of 0, a pause, requests of any size wait, but for one of no permits once
+/// all have returned.
 /// Permits that are [used up](Permit::forget) count as part of the limit here, since a
 /// [refill](Self::refill) brings them back.
 ///

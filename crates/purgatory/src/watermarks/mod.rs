@@ -373,8 +373,9 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     }
 
     /// Closes the key: its waits are cancelled ([`Closed`](CancelReason::Closed)), and later ones
-    /// end at once with the same reason, whatever its value. So do futures of
-    /// [`wanted`](Self::wanted), which are not counted. Returns how many waits this ended. Advances are refused from now on.
+    /// end at once with the same reason, whatever its value. Returns how many waits this ended. Futures of
+    /// [`wanted`](Self::wanted) end so, too, but are not counted; for those of
+    /// [`unwanted`](Self::unwanted) the key is unwanted now. Advances are refused from now on.
     /// [`remove`](Self::remove) forgets the key, and that it was closed.
     ///
     /// O(n log n) for n waits of the key, 64 in one lock hold.
