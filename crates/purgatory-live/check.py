@@ -535,6 +535,7 @@ def with_made_up_events(browser, shots):
     until("the pause between events is known", lambda: browser.run("return link.longest") > pause_s - 0.1)
     until("no connection is lost any more", lambda: browser.run(BANNER) is None)
     fixture.set(mode="serve")
+    browser.requested()
     said("made-up events: slow events are no lost connection for long")
 
 
