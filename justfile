@@ -51,15 +51,15 @@ test:
 
 # Every interleaving of the small cores, and the faults that must be noticed.
 loom:
-    RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p timer-core -p purgatory --features purgatory/__loom --test loom
+    RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p timer-core -p purgatory --features purgatory/__loom --test loom -- --test-threads=1
 
 # A billion operations raced to one outcome each; can be stopped, and goes on where it was.
 billion *OPERATIONS:
     .ci/billion/run {{OPERATIONS}}
 
 # ThreadSanitizer over the tests with threads, on stable; what it finds is in target/tsan/tests.log.
-tsan:
-    .ci/tsan/run
+tsan *ARGS:
+    .ci/tsan/run {{ARGS}}
 
 # The wheel and the purgatory against their references for 20 million steps each.
 model:
