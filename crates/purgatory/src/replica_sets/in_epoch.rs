@@ -114,22 +114,6 @@ where
         self.change(|set, watermark| set.leave(member, &mut gone, watermark))
     }
 
-    /// Replaces a member by another that has reported `value`, in one step. Returns how many waits
-    /// this completed, as [`report`](Self::report) does.
-    ///
-    /// By [majority](crate::Rule::majority) this is two changes, of which each is to be an entry of
-    /// the log: [`leave`](Self::leave), then [`join`](Self::join). A majority of the old set and one
-    /// of the new may have no member in common.
-    ///
-    /// # Errors
-    /// As [`leave`](Self::leave) for the one and [`join`](Self::join) for the other. Nothing was
-    /// changed then.
-    pub fn replace(&self, old: &M, new: M, value: V) -> Result<usize, WaitError> {
-        let value = rank(value);
-        let mut new = Some(new); // and then the old one, which is dropped unlocked
-        self.change(|set, watermark| set.replace(old, &mut new, value, watermark))
-    }
-
     /// Changes the rule of the set, as `min.insync.replicas` of a live topic is changed. Returns how many
     /// waits this completed: a laxer rule may acknowledge more. A stricter one holds the watermark where
     /// it is until the members have what it asks for, and the waits go on.

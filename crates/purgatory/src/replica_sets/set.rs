@@ -362,30 +362,6 @@ impl<M: Eq + Clone> Set<M> {
         self.raised(watermark)
     }
 
-    /// Replaces a member by one that is caught up, in one step. `new` is the name of the old one
-    /// then, to be dropped unlocked. Returns the watermark that follows.
-    pub(super) fn replace(
-        &mut self,
-        old: &M,
-        new: &mut Option<M>,
-        value: u64,
-        watermark: u64,
-    ) -> Result<u64, WaitError> {
-        let place = self.place_of(old).ok_or(WaitError::NoMember)?;
-        if new.as_ref() != Some(old) && self.has(new.as_ref()) {
-            return Err(WaitError::IsMember);
-        }
-        self.check_caught_up(value, watermark)?;
-        let member = &mut self.members[place];
-        if let Some(new) = new {
-            mem::swap(&mut member.name, new);
-        }
-        member.value = value;
-        member.lag = None;
-        self.see_who_caught_up();
-        Ok(self.raised(watermark))
-    }
-
     /// Returns the members that have less than the one that has most, the last first, and remembers
     /// what those are behind that were not known to lag.
     pub(super) fn lagging(&mut self, now_ns: u64) -> Vec<(M, u64, Duration)> {

@@ -161,9 +161,6 @@ fn panics_of_members_change_nothing_and_lock_nothing() {
     panics(Fails::Eq, &|| _ = sets.in_epoch(&1, 1).report(&b, 7));
     panics(Fails::Eq, &|| _ = sets.in_epoch(&1, 1).join(a.like(2), 9));
     panics(Fails::Eq, &|| _ = sets.in_epoch(&1, 1).leave(&b));
-    panics(Fails::Eq, &|| {
-        _ = sets.in_epoch(&1, 1).replace(&b, a.like(2), 9)
-    });
     let next = || vec![(a.like(0), 9), (a.like(1), 9)];
     panics(Fails::Eq, &|| _ = sets.set(&1, 2, next(), 9, Rule::all()));
     panics(Fails::Clone, &|| _ = sets.members(&1));
@@ -215,16 +212,7 @@ fn members_that_go_are_dropped_unlocked() {
         &|| _ = sets.in_epoch(&2, 2).join(a.like(3), 9).unwrap_err(),
         1,
     );
-    dropped(
-        &|| _ = sets.in_epoch(&1, 2).replace(&a, a.like(3), 8).unwrap_err(),
-        1,
-    );
-    dropped(
-        &|| _ = sets.in_epoch(&1, 2).replace(&a, a.like(3), 9).unwrap(),
-        1,
-    );
-    let third = a.like(3);
-    dropped(&|| _ = sets.in_epoch(&1, 2).leave(&third).unwrap(), 1);
+    dropped(&|| _ = sets.in_epoch(&1, 2).leave(&a).unwrap(), 1);
     dropped(&|| _ = sets.remove(&1), 2);
 }
 
@@ -253,27 +241,39 @@ fn values_and_groups_may_be_of_other_types() {
     assert_eq!(poll(&mut wait), Poll::Ready(Ok(-5)));
 }
 
-/// A member lags behind what is there: not behind one that has left, or was replaced, meanwhile.
+/// A member lags behind what is there: not behind one that has left meanwhile.
 #[test]
 fn nobody_lags_behind_a_member_that_has_left() {
-    type Goes = fn(&Sets);
-    let ways: [Goes; 2] = [
-        |sets| assert_eq!(led(sets).leave(&0), Ok(0)),
-        |sets| assert_eq!(led(sets).replace(&0, 3, 5), Ok(0)),
-    ];
-    for goes in ways {
-        let (timer, sets) = group(&[4, 4, 4], Rule::all());
-        led(&sets).report(&0, 10).unwrap();
-        led(&sets).report(&1, 5).unwrap();
-        let since_start = [(2, 4, Duration::ZERO), (1, 5, Duration::ZERO)];
-        assert_eq!(sets.lagging(&LOG), since_start);
-        timer.advance(SECOND);
-        goes(&sets);
-        assert_eq!(sets.lagging(&LOG), [(2, 4, SECOND)]);
-        led(&sets).join(9, 10).unwrap();
-        let lags = sets.lagging(&LOG);
-        assert!(lags.contains(&(2, 4, SECOND)) && lags.contains(&(1, 5, Duration::ZERO)));
-    }
+    let (timer, sets) = group(&[4, 4, 4], Rule::all());
+    led(&sets).report(&0, 10).unwrap();
+    led(&sets).report(&1, 5).unwrap();
+    let since_start = [(2, 4, Duration::ZERO), (1, 5, Duration::ZERO)];
+    assert_eq!(sets.lagging(&LOG), since_start);
+    timer.advance(SECOND);
+    assert_eq!(led(&sets).leave(&0), Ok(0));
+    assert_eq!(sets.lagging(&LOG), [(2, 4, SECOND)]);
+    led(&sets).join(9, 10).unwrap();
+    let lags = sets.lagging(&LOG);
+    assert!(lags.contains(&(2, 4, SECOND)) && lags.contains(&(1, 5, Duration::ZERO)));
+}
+
+/// Members are named by their machine and the number of its start.
+#[test]
+fn a_late_report_of_the_last_start_does_not_count_for_the_next() {
+    let sets = ReplicaSets::new("test").unwrap();
+    let (leader, last_start, this_start) = (("a", 1), ("b", 1), ("b", 2));
+    sets.set(&LOG, 1, [(leader, 5), (last_start, 5)], 5, Rule::all())
+        .unwrap();
+    let log = sets.in_epoch(&LOG, 1);
+    log.leave(&last_start).unwrap(); // it starts again, without its log
+    log.report(&leader, 6).unwrap();
+    assert_eq!(log.report(&last_start, 6), Err(WaitError::NoMember));
+    let behind = WaitError::Behind { by: 6 };
+    assert_eq!(log.join(this_start, 0), Err(behind));
+    assert_eq!(log.join(this_start, 6), Ok(0));
+    log.report(&leader, 7).unwrap();
+    assert_eq!(log.report(&last_start, 7), Err(WaitError::NoMember));
+    assert_eq!(sets.watermark(&LOG), Some(6));
 }
 
 /// A record that is acknowledged stays so, though its wait is not over yet as the set shrinks.

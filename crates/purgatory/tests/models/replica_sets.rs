@@ -107,7 +107,7 @@ impl Model {
                 group.report(&member, value),
                 reference.change(named, |group| group.report((member, value))),
             ),
-            15..18 => (
+            15..=17 | 19 => (
                 group.join(member, value),
                 reference.change(named, |group| group.join((member, value))),
             ),
@@ -115,14 +115,6 @@ impl Model {
                 group.leave(&member),
                 reference.change(named, |group| group.leave(member)),
             ),
-            19 => {
-                let new = self.random.u8(..MEMBERS);
-                let replace = |group: &mut Group| group.replace(member, (new, value));
-                (
-                    group.replace(&member, new, value),
-                    reference.change(named, replace),
-                )
-            }
             20 => (
                 Ok(sets.cancel_below_floor(&GROUP)),
                 Ok(reference.cancel_below_floor()),

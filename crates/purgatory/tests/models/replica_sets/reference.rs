@@ -135,24 +135,6 @@ impl Group {
         self.forget_who_caught_up();
         Ok(())
     }
-
-    pub(super) fn replace(&mut self, old: u8, (new, value): Has) -> Result<(), WaitError> {
-        if !self.has(old) {
-            return Err(self.not_here());
-        }
-        if new != old && self.has(new) {
-            return Err(WaitError::IsMember);
-        }
-        self.admits(value)?;
-        for of in &mut self.members {
-            if of.0 == old {
-                *of = (new, value);
-            }
-        }
-        self.forget(old);
-        self.forget_who_caught_up();
-        Ok(())
-    }
 }
 
 impl Reference {
