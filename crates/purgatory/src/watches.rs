@@ -219,11 +219,4 @@ impl<'a, K> IntoWatches<'a, K> for &'a Vec<K> {
     }
 }
 
-/// Converts a slice, an array or a `Vec` of keys.
-impl<'a, K, L: AsRef<[K]> + ?Sized> From<&'a L> for Watches<'a, K> {
-    fn from(keys: &'a L) -> Self {
-        Watches::keys(keys.as_ref())
-    }
-}
-
 opaque!(['a, K] Watches<'a, K>, label: label);

@@ -125,7 +125,7 @@ fn shutdown_waits_for_the_check_of_a_parking_thread() {
     });
 
     let parks = purgatory.clone();
-    let parking = thread::spawn(move || parks.try_park(operation, (&["a"]).into(), NEVER));
+    let parking = thread::spawn(move || parks.try_park(operation, Watches::keys(&["a"]), NEVER));
     let left = stop.meanwhile(|| begin_shutdown(&purgatory, &watched));
     assert_over(&left);
     parking.join().unwrap();
