@@ -5,7 +5,7 @@
 //! Other threads leave it a request, to check again or to end it, on which it acts as it checks the
 //! payload in.
 
-use std::sync::Arc;
+use std::{any::Any, sync::Arc};
 
 use smallvec::SmallVec;
 use timer_core::{TimerHandle, driver::contain_here};
@@ -69,12 +69,21 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Runs the check of an operation that was checked out, by the reason for that.
+    /// Runs the check of an operation that was checked out, by the reason for that; an event may
+    /// tell it what has happened.
     #[inline]
-    pub(super) fn check_for_cause(self: &Arc<Self>, held: &mut CheckedOut<O>) -> Verdict {
-        match held.cause {
-            Cause::Event => self.check(&mut held.payload, O::try_complete),
-            Cause::NoEvent => self.check_unasked(held),
+    fn check_for_cause(
+        self: &Arc<Self>,
+        held: &mut CheckedOut<O>,
+        told: Option<&dyn Any>,
+    ) -> Verdict {
+        let operation = &mut held.payload;
+        match (held.cause, told) {
+            (Cause::Event, None) => self.check(operation, O::try_complete),
+            (Cause::Event, Some(told)) => {
+                self.check(operation, |operation| operation.try_complete_with(told))
+            }
+            (Cause::NoEvent, _) => self.check_unasked(held),
         }
     }
 
@@ -84,7 +93,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self: &Arc<Self>,
         mut held: CheckedOut<O>,
     ) -> (Verdict, Option<Ended<K, O>>) {
-        held.verdict = self.check_for_cause(&mut held);
+        held.verdict = self.check_for_cause(&mut held, None);
         self.check_in(held)
     }
 
@@ -102,25 +111,24 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 CheckedIn::CheckAgain(again) => held = again,
             }
             drop(first_shard);
-            held.verdict = self.check_for_cause(&mut held);
+            held.verdict = self.check_for_cause(&mut held, None);
         }
     }
 
-    /// Checks the waiters of a batch by `check`, in order, and finishes those that ended. Leaves it
-    /// empty. Returns how many completed.
-    #[inline]
+    /// Checks the waiters of a batch in order, and finishes those that ended. Leaves it empty. Returns
+    /// how many completed.
     pub(super) fn check_batch(
         self: &Arc<Self>,
         call: &Call<'_>,
         batch: &mut Batch<O>,
-        check: impl Fn(&mut CheckedOut<O>) -> Verdict,
+        told: Option<&dyn Any>,
     ) -> usize {
         if batch.len() > 1 {
-            let mut ended = self.check_together(batch, check);
+            let mut ended = self.check_together(batch, told);
             return self.finish_all(call, &mut ended);
         }
         match batch.pop() {
-            Some(held) => self.check_single(call, held, check),
+            Some(held) => self.check_single(call, held, told),
             None => 0,
         }
     }
@@ -131,9 +139,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self: &Arc<Self>,
         call: &Call<'_>,
         mut held: CheckedOut<O>,
-        check: impl Fn(&mut CheckedOut<O>) -> Verdict,
+        told: Option<&dyn Any>,
     ) -> usize {
-        held.verdict = check(&mut held);
+        held.verdict = self.check_for_cause(&mut held, told);
         // The common case apart: what ended goes straight to its finish.
         if held.verdict == Verdict::Satisfied {
             let ended_at = self.frame.ending_at();
@@ -150,16 +158,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Checks a batch by `check`, unlocked, then checks it back in, which leaves it empty, locking
+    /// Checks a batch, unlocked, then checks it back in, which leaves it empty, locking
     /// each shard once per run of neighbours. Returns those that have ended.
     pub(super) fn check_together(
         self: &Arc<Self>,
         batch: &mut Batch<O>,
-        check: impl Fn(&mut CheckedOut<O>) -> Verdict,
+        told: Option<&dyn Any>,
     ) -> AllEnded<K, O> {
         // 1. All of them are held while the checks run.
         for held in batch.iter_mut() {
-            held.verdict = check(held);
+            held.verdict = self.check_for_cause(held, told);
         }
         // 2. Check them in.
         let mut ended = AllEnded::new();

@@ -15,7 +15,6 @@ use std::{
 use crate::{
     engine::{Core, LockedShard, check::Batch, walk::Waited},
     operation::{DelayedOperation, Verdict},
-    shard::CheckedOut,
     sync::CHECK_BATCH,
     table::call::{Call, enqueue},
     watches::{KeyRef, WatchKey},
@@ -75,7 +74,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     fn signal_several_now(self: &Arc<Self>, call: &Call<'_>, keys: &[K]) {
         if let [key] = keys {
-            self.signal_now(call, key, self.hash(key), Event::All);
+            self.signal_out_of_line(call, key, self.hash(key), Event::All);
             return;
         }
         self.warn_stuck_checks();
@@ -107,7 +106,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                     batch.extend(first_shard.check_out(handle));
                 },
             );
-            self.check_batch(call, &mut batch, |held| self.check_for_cause(held));
+            self.check_batch(call, &mut batch, None);
         }
         if let Some(panicked) = panicked {
             resume_unwind(panicked);
@@ -132,9 +131,21 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     fn signal_queued(self: &Arc<Self>, key: K, hash: u64, is_for_one: bool) {
         let event = if is_for_one { Event::One } else { Event::All };
-        let signal = || _ = self.signal_now(&self.frame.enter(), &key, hash, event);
+        let signal = || _ = self.signal_out_of_line(&self.frame.enter(), &key, hash, event);
         self.frame.call(signal); // the key's `Eq` may panic
         self.drop_key(&self.frame.enter(), key);
+    }
+
+    /// Signals a key as [`signal_now`](Self::signal_now) does, where a call more costs nothing.
+    #[inline(never)]
+    fn signal_out_of_line(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        key: &K,
+        hash: u64,
+        event: Event<'_>,
+    ) -> usize {
+        self.signal_now(call, key, hash, event)
     }
 
     #[inline(always)]
@@ -156,33 +167,22 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 if let Some(only) = shard.only_here(record) {
                     let held = shard.check_out_here(only);
                     drop(shard);
-                    return match held {
-                        Some(held) => self.check_single(call, held, |held| {
-                            self.check(&mut held.payload, O::try_complete)
-                        }),
-                        None => 0,
-                    };
+                    return held.map_or(0, |held| self.check_single(call, held, None));
                 }
-                self.check_waiters(call, Waited { shard, record }, |held| {
-                    self.check(&mut held.payload, O::try_complete)
-                })
+                self.check_waiters(call, Waited { shard, record }, None)
             }
-            Event::With(told) => self.check_waiters(call, Waited { shard, record }, |held| {
-                self.check(&mut held.payload, |operation| {
-                    operation.try_complete_with(told)
-                })
-            }),
+            Event::With(told) => self.check_waiters(call, Waited { shard, record }, Some(told)),
             Event::One => usize::from(self.check_until_one(call, Waited { shard, record })),
         }
     }
 
-    /// Checks every waiter of a key whose event has begun, a batch at a time by `check`; returns how
-    /// many completed.
+    /// Checks every waiter of a key whose event has begun, a batch at a time; returns how many
+    /// completed.
     fn check_waiters(
         self: &Arc<Self>,
         call: &Call<'_>,
         begun: Waited<'_, K, O>,
-        check: impl Fn(&mut CheckedOut<O>) -> Verdict,
+        told: Option<&dyn Any>,
     ) -> usize {
         let waiters = begun.shard.waiters(begun.record);
         let mut batch = Batch::with_capacity(waiters.min(CHECK_BATCH));
@@ -191,7 +191,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         while walk.next(CHECK_BATCH, |first_shard, handle| {
             batch.extend(first_shard.check_out(handle));
         }) {
-            completed += self.check_batch(call, &mut batch, &check);
+            completed += self.check_batch(call, &mut batch, told);
         }
         completed
     }

@@ -150,7 +150,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 batch.extend(first_shard.check_out_for_sweep(handle, parked_by_ns));
             },
         );
-        let mut ended = self.check_together(&mut batch, |held| self.check_for_cause(held));
+        let mut ended = self.check_together(&mut batch, None);
         // 2. All are out of every watch list before the first is called back: here, without a
         //    second job.
         for ended in &mut ended {

@@ -324,8 +324,9 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
     }
 
     /// Ends an operation from outside; its holder, if it has one, is left a request. The outcome
-    /// stays with the caller: it may have a reason of the user's.
-    #[inline]
+    /// stays with the caller: it may have a reason of the user's. Never inlined, since many calls do it
+    /// and few are measured.
+    #[inline(never)]
     pub(crate) fn claim(
         &mut self,
         handle: TimerHandle,

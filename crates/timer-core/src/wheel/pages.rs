@@ -275,34 +275,37 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
     /// Returns the page at the head of `partial`, made if need be. O(1), but for the making.
     #[cold]
     fn page_with_room(&mut self) -> Option<u32> {
-        // `claim_near` and `give_back` leave pages on the list that have no free slot any more:
-        // those at its head go to where they belong (Listed). The pages of a peak may all be there:
-        // a few go now, more of them with the next page.
-        let mut number = self.partial;
+        // `claim_near` and `give_back` leave pages on the list that have no free slot any more. The
+        // pages of a peak may all be there: a few of them go now, more with the next page.
         for _ in 0..WALK {
-            let Some(&PageRecord { free, next, .. }) = self.pages.record(number) else {
-                break;
-            };
-            if free != 0 {
-                self.partial = number;
-                return Some(number);
+            match self.pages.record(self.partial) {
+                Some(head) if head.free != 0 => return Some(self.partial),
+                Some(_) => self.unlist_head()?,
+                None => break,
             }
-            let is_made = self.pages.made(number) > 0;
-            let page = self.pages.record_mut(number)?;
-            if is_made {
-                page.listed = false; // full
-            } else {
-                page.next = mem::replace(&mut self.vacant, number);
-            }
-            number = next;
         }
-        self.partial = number;
         // The first page grows before another one is made.
         if self.pages.first.len() < SIZE {
             self.grow_first();
             return Some(0);
         }
         self.make_page()
+    }
+
+    /// Takes the page at the head of `partial`, which has no free slot, to where it belongs (Listed).
+    /// Never inlined: the walk would be unrolled.
+    #[inline(never)]
+    fn unlist_head(&mut self) -> Option<()> {
+        let number = self.partial;
+        let is_made = self.pages.made(number) > 0;
+        let page = self.pages.record_mut(number)?;
+        self.partial = page.next;
+        if is_made {
+            page.listed = false; // full
+        } else {
+            page.next = mem::replace(&mut self.vacant, number);
+        }
+        Some(())
     }
 
     /// Makes a page beyond the first: it is the head of `partial` then. `None` when all are in use.
