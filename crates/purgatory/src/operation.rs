@@ -277,13 +277,11 @@ impl OperationId {
     }
 
     /// Returns the number of its purgatory.
-    #[inline]
     pub(crate) fn purgatory(self) -> u32 {
         self.lower as u32
     }
 
     /// Returns its handle.
-    #[inline]
     pub(crate) fn handle(self) -> TimerHandle {
         let index = (self.lower >> 32) as u32 - 1;
         let sequence = self.upper & (u64::MAX >> 8);
@@ -387,7 +385,6 @@ impl Timeout {
     }
 
     /// Returns true if there is no time to wait.
-    #[inline]
     pub(crate) fn is_over(self, now_ns: u64) -> bool {
         match self {
             Timeout::After(delay) => delay.is_zero(),

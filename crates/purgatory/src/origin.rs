@@ -142,7 +142,6 @@ impl<T> PendingAnswer<T> {
     }
 
     /// Ends the operation, or drops its answer, unless a poll has taken that. The last call for it.
-    #[inline]
     pub(crate) fn abandon(&mut self, outcome: &Outcome) {
         let before = mem::replace(&mut self.pending.progress, Progress::Over);
         let is_over = before == Progress::Over;

@@ -133,7 +133,6 @@ impl<E: Engine> Handle<E> {
 
 impl<T> WaitFuture<T> {
     /// Makes a future that is ready.
-    #[inline]
     pub(crate) fn ready(result: Result<T, WaitError>) -> Self {
         let source = match result {
             Ok(value) => Source::Value(HandedBack::new(value)),

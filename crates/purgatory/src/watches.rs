@@ -59,7 +59,6 @@ pub trait KeyRef<K>: Hash {
 }
 
 impl<K: Borrow<Q>, Q: Hash + Eq + ?Sized> KeyRef<K> for Q {
-    #[inline]
     fn is(&self, key: &K) -> bool {
         self == key.borrow()
     }
@@ -91,7 +90,6 @@ pub trait ToKey<K>: KeyRef<K> {
 }
 
 impl<K: Borrow<Q>, Q: Hash + Eq + ToOwned<Owned = K> + ?Sized> ToKey<K> for Q {
-    #[inline]
     fn to_key(&self) -> K {
         self.to_owned()
     }

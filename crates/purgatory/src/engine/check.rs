@@ -52,7 +52,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Returns the checks that run now, in debug builds.
-    #[inline]
     fn checking(&self) -> Option<&Checking> {
         if cfg!(debug_assertions) {
             Some(self.engine.checking.get_or_init(Box::default))
@@ -62,7 +61,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// In debug builds, warns of checks that keep other threads for more than a second.
-    #[inline]
     pub(super) fn warn_stuck_checks(&self) {
         if let Some(checking) = self.checking() {
             checking.warn_stuck_checks(&self.frame.name, || self.frame.timed_end());

@@ -122,13 +122,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Returns true if each operation is checked once more when its time is up.
-    #[inline]
     fn last_check(&self) -> bool {
         self.engine.rules.on_missed.is_some()
     }
 
     /// Locks the shard of an operation's first key.
-    #[inline]
     pub(crate) fn first_shard_of(&self, handle: TimerHandle) -> LockedShard<'_, K, O> {
         self.lock(handle.shard())
     }
@@ -158,7 +156,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Sees to it that a sweep comes, if the purgatory has them, after an operation was parked.
-    #[inline]
     pub(super) fn sweep_after(&self, parked_ns: u64) {
         if let Some(sweeps) = &self.engine.sweeps {
             sweeps.parked_at(parked_ns);

@@ -102,7 +102,6 @@ impl Versions {
     }
 
     /// The version of a key of this hash. The upper bits of that are the shard's number.
-    #[inline]
     fn number(&self, hash: u64) -> usize {
         mixed(hash, MAX_SHARDS * VERSIONS_PER_SHARD) & self.last
     }
@@ -111,7 +110,6 @@ impl Versions {
 impl<K> Watch<'_, K> {
     /// Returns true when an event came since the watch was made. The caller holds the lock of the
     /// key's shard.
-    #[inline]
     pub(super) fn has_changed(&self) -> bool {
         let version = self.present.load(Ordering::Relaxed);
         version != self.version && !failpoint!(ParkSkipsVersionCheck)

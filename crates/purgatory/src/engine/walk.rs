@@ -77,7 +77,6 @@ impl<K: WatchKey, O: DelayedOperation> Drop for WaiterWalk<'_, K, O> {
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Finds a key that has waiters, and locks its shard. Runs the key's `Hash` and `Eq`.
-    #[inline]
     pub(crate) fn waited<Q: KeyRef<K> + ?Sized>(&self, key: &Q) -> Option<Waited<'_, K, O>> {
         let hash = self.hash(key);
         let shard = self.shard_of(hash);

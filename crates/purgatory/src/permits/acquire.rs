@@ -78,7 +78,6 @@ impl<K: WatchKey> Semaphores<K> {
     }
 
     /// Takes permits if they are free and nobody waits.
-    #[inline]
     pub(super) fn try_acquire<Q: ToKey<K> + ?Sized, G: Guard<K>>(
         table: &Arc<Table<Self>>,
         key: &Q,

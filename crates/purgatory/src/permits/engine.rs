@@ -38,7 +38,6 @@ use crate::{
 };
 
 impl<K: WatchKey, G: Guard<K>> Yields<G> for Semaphores<K> {
-    #[inline]
     fn yielded(table: &Arc<Table<Self>>, at: TimerHandle, granted: Granted) -> G {
         G::of(table, at.shard(), granted)
     }
@@ -65,12 +64,10 @@ impl<K> Parts for Semaphores<K> {
 impl<K: WatchKey> Engine for Semaphores<K> {
     type Key = K;
 
-    #[inline]
     fn is_awaited(wait: &Wait) -> bool {
         matches!(wait, Wait::Waits(_))
     }
 
-    #[inline]
     fn is_wait(wait: &Wait) -> bool {
         matches!(wait, Wait::Waits(_))
     }

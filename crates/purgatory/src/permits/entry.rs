@@ -145,7 +145,6 @@ impl<K: WatchKey> Semaphores<K> {
         }
     }
 
-    #[inline]
     pub(super) fn limit(&self) -> u64 {
         self.limit.load(Relaxed)
     }

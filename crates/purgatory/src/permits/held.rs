@@ -58,13 +58,11 @@ impl Held {
     pub(super) const NOTHING: Held = Held(0);
 
     /// Returns true if it holds no permit.
-    #[inline]
     pub(super) fn is_nothing<K>(self) -> bool {
         self.light_weight::<K>() == 0
     }
 
     /// Returns the number of the permits' shard; those beyond the last wrap around.
-    #[inline]
     pub(super) fn shard<K>(self) -> usize {
         if is_one_key::<K>() {
             return 0;
@@ -73,7 +71,6 @@ impl Held {
     }
 
     /// Returns the weight, or [`HEAVY`].
-    #[inline]
     fn light_weight<K>(self) -> u64 {
         if is_one_key::<K>() {
             return self.0;
@@ -82,7 +79,6 @@ impl Held {
     }
 
     /// Returns the weight; `None` if it lies in the shard.
-    #[inline]
     pub(super) fn weight<K>(self) -> Option<u64> {
         let weight = self.light_weight::<K>();
         if !is_one_key::<K>() && weight == HEAVY {
@@ -92,7 +88,6 @@ impl Held {
     }
 
     /// Returns the number of the line, or of the heavy weight.
-    #[inline]
     fn number<K>(self) -> u32 {
         if is_one_key::<K>() {
             return 0;
@@ -103,7 +98,6 @@ impl Held {
 
 impl HeavyWeights {
     /// Notes permits of a line of this shard as held.
-    #[inline]
     pub(super) fn hold<K>(&mut self, shard: usize, line: u32, weight: u64) -> Held {
         if is_one_key::<K>() {
             return Held(weight);
@@ -123,7 +117,6 @@ impl HeavyWeights {
     }
 
     /// Returns permits that are held here.
-    #[inline]
     pub(super) fn weighed<K>(&self, held: Held) -> Weighed {
         let number = held.number::<K>();
         match held.weight::<K>() {
@@ -136,7 +129,6 @@ impl HeavyWeights {
     }
 
     /// Returns permits that are held here no more.
-    #[inline]
     pub(super) fn let_go<K>(&mut self, held: Held) -> Weighed {
         let weighed = self.weighed::<K>(held);
         if held.weight::<K>().is_none() {
@@ -148,7 +140,6 @@ impl HeavyWeights {
 }
 
 /// Makes the word of permits.
-#[inline]
 fn held(shard: usize, number: u32, weight: u64) -> Held {
     Held(weight << PLACE_BITS | (shard as u64) << NUMBER_BITS | u64::from(number))
 }

@@ -81,7 +81,6 @@ impl<K: WatchKey> Lines<K> {
     }
 
     /// Returns the line of a key, or makes one. Runs the key's `Eq` and `ToOwned`.
-    #[inline]
     pub(super) fn find_or_add<Q: ToKey<K> + ?Sized>(&mut self, key: &Q, hash: u64) -> u32 {
         match self.find(key, hash) {
             Some(line) => line,
@@ -96,7 +95,6 @@ impl<K: WatchKey> Lines<K> {
     }
 
     /// Forgets a line that is idle (Gone). Returns its key, to be dropped unlocked.
-    #[inline]
     pub(super) fn forget_if_idle(&mut self, line: u32) -> Option<K> {
         if Self::IS_ONE {
             return None;
@@ -117,7 +115,6 @@ impl<K: WatchKey> Lines<K> {
 
 impl<K: WatchKey> Semaphores<K> {
     /// Returns the number of a key's permits that are free or taken.
-    #[inline]
     pub(super) fn present(&self, lines: &Lines<K>) -> u64 {
         self.limit().saturating_sub(lines.used_up)
     }

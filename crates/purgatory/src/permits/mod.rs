@@ -379,7 +379,6 @@ impl<K: WatchKey> Permits<K> {
     }
 
     /// Returns the hash of a key. Runs the key's `Hash`, with nothing locked.
-    #[inline]
     fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
         if Lines::<K>::IS_ONE {
             return 0;
@@ -388,7 +387,6 @@ impl<K: WatchKey> Permits<K> {
     }
 
     /// Returns a request for permits of a key.
-    #[inline]
     fn request<Q>(&self, key: &Q, weight: u64, time_to_live: Option<Duration>) -> Request
     where
         Q: Hash + ?Sized,

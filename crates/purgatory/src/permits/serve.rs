@@ -31,7 +31,6 @@ fn refused() -> Outcome {
 }
 
 /// Returns true if permits of this weight are free beside those that are taken.
-#[inline]
 pub(super) fn fits(present: u64, taken: u64, weight: u64) -> bool {
     let taken = taken.checked_add(weight);
     taken.is_some_and(|taken| taken <= present)

@@ -93,7 +93,6 @@ fn set_of<M>(mark: &mut Mark<Here<M>>) -> Option<&mut Set<M>> {
 impl<M: Send + 'static> Beside for Here<M> {
     const IS_BEGUN: bool = false;
 
-    #[inline]
     fn is_led(&self) -> bool {
         self.is_some()
     }

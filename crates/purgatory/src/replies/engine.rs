@@ -93,7 +93,6 @@ impl<K, V> Parts for Requests<K, V> {
 impl<K: WatchKey, V: Send + 'static> Engine for Requests<K, V> {
     type Key = K;
 
-    #[inline]
     fn leave(
         &self,
         shard: &mut Shard<Self>,
@@ -119,7 +118,6 @@ impl<K: WatchKey, V: Send + 'static> Engine for Requests<K, V> {
 }
 
 impl<K: WatchKey, V: Send + 'static> Yields<V> for Requests<K, V> {
-    #[inline]
     fn yielded(_: &Arc<Table<Self>>, _: TimerHandle, answer: V) -> V {
         answer
     }
@@ -219,7 +217,6 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
     }
 
     /// Delivers a value to the waiter of a key; hands it back if there is none.
-    #[inline]
     pub(super) fn deliver<Q: KeyRef<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,

@@ -74,7 +74,6 @@ impl Scope {
 
     /// Returns half of the hash by which a request of this scope is found. Its upper bits depend on
     /// all bits of both.
-    #[inline]
     pub(super) fn hash_of(&self, number: u64) -> u32 {
         ((self.hash ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
     }
@@ -103,7 +102,6 @@ impl Scope {
     }
 
     /// Makes the place of a request that comes to the end of the list. Called under the lock.
-    #[inline]
     pub(super) fn place_at_end(self: &Arc<Self>, forwarding: Option<Arc<Forwarding>>) -> Member {
         Member {
             scope: self.clone(),
@@ -114,7 +112,6 @@ impl Scope {
     }
 
     /// Appends a request, which has the place at the end. O(1).
-    #[inline]
     pub(super) fn append(&self, requests: &mut impl Members, index: u32) {
         match self.last.load(Relaxed) {
             NONE => self.first.store(index, Relaxed),
@@ -131,7 +128,6 @@ impl Member {
     }
 
     /// Closes the gap that a request leaves in its scope's list; returns its forwarding. O(1).
-    #[inline]
     pub(super) fn leave_list(self, requests: &mut impl Members) -> Option<Arc<Forwarding>> {
         match self.previous {
             NONE => self.scope.first.store(self.next, Relaxed),

@@ -135,7 +135,6 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     ///
     /// # Panics
     /// Panics only if the key's own `Hash` or `Eq` panics. Then no reply is expected.
-    #[inline]
     pub fn expect(&self, key: K, timeout: impl Into<Timeout>) -> Result<WaitFuture<V>, Refused<K>> {
         self.handle.expect(key, timeout.into(), || None)
     }

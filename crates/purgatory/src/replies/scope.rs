@@ -517,7 +517,6 @@ impl<V: Send + 'static> ReplyScope<V> {
     }
 
     /// Locks the shard of this scope.
-    #[inline]
     fn lock(&self) -> Locked<'_, RequestId, V> {
         self.table().shard_of(self.scope.hash)
     }

@@ -163,7 +163,6 @@ impl<O> Entry<O> {
 
     /// Checks the payload out for an event. If the entry is held, its holder is left a request to
     /// check again.
-    #[inline]
     pub(crate) fn check_out(&mut self) -> Option<O> {
         let payload = self.payload.take();
         if payload.is_none() {
@@ -245,7 +244,6 @@ impl<O> Entry<O> {
 
     /// Decides what comes after a check, for the holder, as it checks the payload in. With
     /// `last_check` every operation is checked once more when its time is up.
-    #[inline]
     pub(super) fn after_check(&mut self, verdict: Verdict, last_check: bool) -> AfterCheck {
         // 1. A check that came true beats every request.
         if verdict == Verdict::Satisfied {

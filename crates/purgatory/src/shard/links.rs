@@ -93,7 +93,6 @@ impl SecondaryId {
         }
     }
 
-    #[inline]
     pub(super) fn slot(self) -> u32 {
         self.above.get() - 1
     }

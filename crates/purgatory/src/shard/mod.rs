@@ -131,7 +131,6 @@ impl<K: WatchKey, O: DelayedOperation> FormShard<K> for Shard<K, O> {
         self.closed = !failpoint!(ShutdownClosesNoShard);
     }
 
-    #[inline]
     fn waiting(&self) -> usize {
         self.wheel.len()
     }
@@ -232,7 +231,6 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
     }
 
     /// Returns the index of a key's only waiter's entry, if that is here.
-    #[inline]
     pub(crate) fn only_here(&self, record: u32) -> Option<u32> {
         let Ends { head, tail } = self.keys.at(record).watches;
         if head == tail && head & SLOT == 0 {
@@ -244,7 +242,6 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
 
     /// Checks the operation of an entry here out for an event. If it is held, its holder is left a
     /// request.
-    #[inline]
     pub(crate) fn check_out_here(&mut self, index: u32) -> Option<CheckedOut<O>> {
         let id = self.wheel.id_at(index);
         let payload = self.wheel.at_mut(index).check_out()?;
@@ -253,7 +250,6 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
     }
 
     /// Checks an operation out for an event. If it is held, its holder is left a request.
-    #[inline]
     pub(crate) fn check_out(&mut self, handle: TimerHandle) -> Option<CheckedOut<O>> {
         let payload = self.get_mut(handle)?.check_out()?;
         Some(CheckedOut::new(handle, payload, Cause::Event))

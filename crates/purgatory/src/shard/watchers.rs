@@ -296,7 +296,6 @@ impl<K: WatchKey, O> Shard<K, O> {
     }
 
     /// Names the operation whose entry lies at an index.
-    #[inline]
     pub(crate) fn handle_at(&self, index: u32) -> TimerHandle {
         TimerHandle::new(self.number as usize, self.wheel.id_at(index))
     }

@@ -6,7 +6,6 @@ use std::hash::BuildHasher;
 /// Returns a number below `count`, a power of two, that depends on all bits of a hash. With some
 /// seeds the hashes of neighbouring numbers, such as partitions, are alike in many of their bits:
 /// such keys would share a few shards.
-#[inline]
 pub(crate) fn mixed(hash: u64, count: usize) -> usize {
     // A model's hasher names the shard itself.
     if cfg!(loom) {

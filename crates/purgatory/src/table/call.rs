@@ -89,7 +89,6 @@ impl CallState {
     }
 
     /// Ends the outermost call unless work is queued; returns true if it is.
-    #[inline]
     fn has_work(&self) -> bool {
         let has_work = self.stage.get() == Stage::Queued;
         if !has_work {
@@ -126,7 +125,6 @@ impl<'a> Call<'a> {
         }
     }
 
-    #[inline]
     pub(crate) fn is_nested(&self) -> bool {
         !self.is_outermost
     }

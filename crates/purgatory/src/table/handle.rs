@@ -92,7 +92,6 @@ impl<E: Inside> HandleOf<AnyTable<E>> {
 }
 
 impl<T: Closes> HandleOf<T> {
-    #[inline]
     fn shared(&self) -> &Arc<ClosesOnDrop<T>> {
         match self.shared.get() {
             Some(shared) => shared,

@@ -32,7 +32,6 @@ struct Hashed {
 }
 
 /// Returns the hash of an entry that has 32 bits of one: its place in the table, and its tag.
-#[inline]
 fn spread(hash: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(hash)
 }
@@ -296,7 +295,6 @@ impl<K, R> Keys<K, R> {
         self.records.len()
     }
 
-    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.records.is_empty()
     }

@@ -189,7 +189,6 @@ pub(crate) trait Engine:
     type Key: WatchKey;
 
     /// Returns false for a wait that no future waits for: its entry goes as it ends.
-    #[inline]
     fn is_awaited(_wait: &Self::Wait) -> bool {
         true
     }
@@ -197,19 +196,16 @@ pub(crate) trait Engine:
     /// Returns false for an entry that is no wait: it holds what a wait was given, until its
     /// deadline. It is not [awaited](Self::is_awaited). It counts nowhere, takes no place, and
     /// outlives cancels; a shutdown ends it.
-    #[inline]
     fn is_wait(_wait: &Self::Wait) -> bool {
         true
     }
 
     /// Returns false for what is left of an entry that was no wait, or of a key alone.
-    #[inline]
     fn is_of_wait(_left: &Self::Left) -> bool {
         true
     }
 
     /// Returns true for what is left of a wait that is called back.
-    #[inline]
     fn is_called_back(_left: &Self::Left) -> bool {
         false
     }
@@ -227,7 +223,6 @@ pub(crate) trait Engine:
 
     /// Does what follows from waits that [left](Self::leave): behind each that expires, and behind all
     /// that one cancel ends, of which none is given what another leaves. Runs under the shard's lock.
-    #[inline]
     fn settle(&self, _shard: &mut Shard<Self>, _also: &mut Batch<Self>) {}
 
     /// Deals with what is left of a wait, with nothing locked, in the outermost call of its thread.
@@ -291,7 +286,6 @@ impl<E: Engine> IntoIterator for Batch<E> {
     type Item = Ended<E>;
     type IntoIter = smallvec::IntoIter<[Ended<E>; 2]>;
 
-    #[inline]
     fn into_iter(self) -> Self::IntoIter {
         self.ended.into_iter()
     }
@@ -341,7 +335,6 @@ impl Common {
     }
 
     /// Returns the place of what waits no more.
-    #[inline]
     pub(crate) fn return_place(&self) {
         if let Some(max_parked) = &self.max_parked {
             max_parked.release();
@@ -354,7 +347,6 @@ impl Common {
     }
 
     /// Returns the number that what is inserted next follows, where the order matters.
-    #[inline]
     pub(crate) fn follows(&self) -> Option<u64> {
         let sequence = self.sequence.as_ref();
         sequence.map(|sequence| sequence.fetch_add(1, Ordering::Relaxed))
@@ -416,20 +408,17 @@ impl<E: Inside> AnyTable<E> {
     }
 
     /// Runs the key's `Hash`, with nothing locked.
-    #[inline]
     pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
         self.hasher.hash_one(key)
     }
 
     /// Locks the shard of the keys of this hash.
-    #[inline]
     pub(crate) fn shard_of(&self, hash: u64) -> ShardGuard<'_, E::Shard> {
         must_be_unlocked();
         self.shards.lock(shard_number(hash))
     }
 
     /// Locks a shard.
-    #[inline]
     pub(crate) fn lock(&self, number: usize) -> ShardGuard<'_, E::Shard> {
         must_be_unlocked();
         self.shards.lock(number)
@@ -442,7 +431,6 @@ impl<E: Inside> AnyTable<E> {
     }
 
     /// Returns why no wait comes for these keys, whatever holds of them; `None` if one may.
-    #[inline]
     pub(crate) fn refuses_keys<T>(&self, keys: &[T]) -> Option<WaitError> {
         if self.shards.is_closed() {
             Some(WaitError::Closed)
@@ -467,7 +455,6 @@ impl<E: Inside> AnyTable<E> {
 }
 
 /// Returns the shard of a hash; numbers beyond the last wrap around.
-#[inline]
 fn shard_number(hash: u64) -> usize {
     mixed(hash, MAX_SHARDS)
 }

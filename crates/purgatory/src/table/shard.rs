@@ -153,7 +153,6 @@ impl<E: Engine> EntryState<E> {
 
 impl<E: Engine> Entry<E> {
     /// Returns the wait, unless it has ended.
-    #[inline]
     pub(crate) fn wait(&self) -> Option<&E::Wait> {
         match &self.state {
             EntryState::Waits { wait, .. } => Some(wait),
@@ -170,7 +169,6 @@ impl<E: Engine> Entry<E> {
     }
 
     /// Returns the place of the last poll's waker, unless the wait has ended.
-    #[inline]
     pub(crate) fn waker_mut(&mut self) -> Option<&mut Option<Waker>> {
         match &mut self.state {
             EntryState::Waits { waker, .. } => Some(waker),
@@ -203,7 +201,6 @@ impl<E: Engine> Shard<E> {
     }
 
     /// Returns why no wait is parked now; `None` if one is.
-    #[inline]
     pub(crate) fn refuses(&self) -> Option<WaitError> {
         match self.closed {
             true => Some(WaitError::Closed),
@@ -229,7 +226,6 @@ impl<E: Engine> Shard<E> {
     }
 
     /// Numbers what is inserted next, where the order of entries matters over the shards.
-    #[inline]
     fn follow_next(&mut self) {
         if let Some(follows) = self.common.follows() {
             self.wheel.follow(follows);
@@ -250,7 +246,6 @@ impl<E: Engine> Shard<E> {
     ///
     /// # Panics
     /// Panics if none waits there (Listed).
-    #[inline]
     pub(crate) fn wait(&self, index: u32) -> &E::Wait {
         self.wheel.at(index).wait().expect(LISTED)
     }
@@ -262,7 +257,6 @@ impl<E: Engine> Shard<E> {
     }
 
     /// Returns the wait of this id; `None` if it has ended.
-    #[inline]
     pub(crate) fn get(&self, id: TaskId) -> Option<&E::Wait> {
         self.wheel.get(id)?.wait()
     }
@@ -279,7 +273,6 @@ impl<E: Engine> Shard<E> {
     }
 
     /// Counts a wait that ends without an entry.
-    #[inline]
     pub(crate) fn count_at_once(&mut self) {
         self.ended_at_once += 1;
     }
@@ -356,7 +349,6 @@ impl<E: Engine> Shard<E> {
     }
 
     /// Returns the forwarding of a wait that was parked here, and has moved.
-    #[inline]
     pub(crate) fn forwarding(&self, id: TaskId) -> Option<&Arc<Forwarding>> {
         match &self.wheel.get(id)?.state {
             EntryState::Moved(forwarding) => Some(forwarding),

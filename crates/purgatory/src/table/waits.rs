@@ -21,7 +21,6 @@ use crate::{
 impl<E: Inside> AnyTable<E> {
     /// Runs the user's code as [`Frame::call`] does. Inside another call that is left to the
     /// outermost one, as of a wait that has ended.
-    #[inline]
     pub(crate) fn call_in_turn(
         self: &Arc<Self>,
         call: &Call<'_>,
@@ -31,7 +30,6 @@ impl<E: Inside> AnyTable<E> {
     }
 
     /// Drops a key that nothing needs any more, in turn: it may hold what ends the next wait.
-    #[inline]
     pub(crate) fn drop_key(self: &Arc<Self>, call: &Call<'_>, key: E::Key) {
         if needs_drop::<E::Key>() {
             self.call_in_turn(call, || drop(key));
@@ -108,7 +106,6 @@ impl<E: Engine> Table<E> {
 
     /// Reads the clock for a wait before the lock is taken, if it is the user's: no code of the
     /// user's runs under a lock. A clock of ours is read once the wait has to wait.
-    #[inline]
     pub(crate) fn early_arrival(&self, timeout: Timeout) -> Option<Arrival> {
         if self.frame.driver().has_own_clock() {
             None
@@ -174,7 +171,6 @@ impl<E: Engine> Table<E> {
     }
 
     /// Wakes a task, with nothing locked.
-    #[inline]
     pub(crate) fn wake(&self, waker: Option<Waker>) {
         if let Some(waker) = waker {
             self.frame.call_here(|| waker.wake());
@@ -217,7 +213,6 @@ impl<E: Engine> Table<E> {
     }
 
     /// Makes a batch of waits that end now.
-    #[inline]
     pub(crate) fn batch(&self) -> Batch<E> {
         Batch::at(self.frame.ending_at())
     }

@@ -46,7 +46,6 @@ where
 {
     type Value = R::Answer;
 
-    #[inline]
     fn value(&mut self) -> Option<R::Answer> {
         self().into_answer()
     }

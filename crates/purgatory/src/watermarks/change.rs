@@ -31,7 +31,6 @@ pub(crate) enum Begins {
 
 impl<B: Beside> Mark<B> {
     /// Refuses a closed key.
-    #[inline]
     fn check_open(mark: Option<&Self>) -> Result<(), WaitError> {
         match mark.and_then(Mark::closed) {
             Some(_) => Err(WaitError::KeyClosed),

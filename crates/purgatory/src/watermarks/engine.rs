@@ -53,7 +53,6 @@ pub(crate) trait Beside: Default + Send + 'static {
 impl Beside for () {
     const IS_BEGUN: bool = true;
 
-    #[inline]
     fn is_led(&self) -> bool {
         true
     }
@@ -178,7 +177,6 @@ impl<K, B> Values<K, B> {
 impl<B: Beside> Mark<B> {
     /// Refuses another epoch than that of the key with this record, if it has one, and one that is not
     /// led here.
-    #[inline]
     pub(super) fn check_epoch(mark: Option<&Self>, named: Option<u64>) -> Result<(), WaitError> {
         let Some(named) = named else {
             return Ok(());
@@ -195,7 +193,6 @@ impl<B: Beside> Mark<B> {
     }
 
     /// Returns the epoch of the key with this record, if it has one; `None` before the first.
-    #[inline]
     pub(super) fn present_epoch(mark: Option<&Self>) -> Option<u64> {
         let first = B::IS_BEGUN.then_some(0);
         mark.and_then(Mark::epoch).or(first)
@@ -204,19 +201,16 @@ impl<B: Beside> Mark<B> {
 
 impl<B> Mark<B> {
     /// Returns the value of a key that has one.
-    #[inline]
     pub(crate) fn value(&self) -> Option<u64> {
         Some(self.valued.as_ref()?.value)
     }
 
     /// Returns the epoch of a key with a value.
-    #[inline]
     pub(crate) fn epoch(&self) -> Option<u64> {
         Some(self.valued.as_ref()?.epoch)
     }
 
     /// The rank that the key counts as: a missing value is the lowest.
-    #[inline]
     pub(super) fn reached(&self) -> u64 {
         self.value().unwrap_or(0)
     }
@@ -231,12 +225,10 @@ impl<B> Mark<B> {
         self.meets(self.reached())
     }
 
-    #[inline]
     fn is_gone(&self) -> bool {
         self.valued.is_none() && self.queue.is_empty() && self.rare.is_none()
     }
 
-    #[inline]
     pub(crate) fn closed(&self) -> Option<&Reason> {
         self.rare.as_ref()?.closed.as_ref()
     }
@@ -296,12 +288,10 @@ impl<K, B> Parts for Values<K, B> {
 impl<K: WatchKey, B: Beside> Engine for Values<K, B> {
     type Key = K;
 
-    #[inline]
     fn is_awaited(wait: &Wait) -> bool {
         matches!(wait.tells, Tells::Future)
     }
 
-    #[inline]
     fn is_called_back(left: &Left<K>) -> bool {
         matches!(left.tells, Tells::Callback(_))
     }
@@ -360,7 +350,6 @@ impl<K: WatchKey, B: Beside> Engine for Values<K, B> {
 }
 
 impl<K: WatchKey, B: Beside, V: WatermarkValue> Yields<V> for Values<K, B> {
-    #[inline]
     fn yielded(_: &Arc<Table<Self>>, _: TimerHandle, rank: u64) -> V {
         V::from_rank(rank)
     }
@@ -424,7 +413,6 @@ impl Tells {
 impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     /// Returns what `of` says of a key's record; `None` if there is none. It leaves alone what the
     /// value follows from.
-    #[inline]
     pub(crate) fn look<Q: KeyRef<K> + ?Sized, R>(
         &self,
         key: &Q,
@@ -461,7 +449,6 @@ pub(super) fn end_listed<K: WatchKey, B: Beside>(
 
 /// Answers the observers of a key that wait for what holds of it now, or never will: a closed key is
 /// not wanted any more. Their wakers go to `told`. Frees what is empty then.
-#[inline]
 pub(super) fn tell_observers<K: WatchKey, B: Beside>(
     shard: &mut Shard<Values<K, B>>,
     record: u32,

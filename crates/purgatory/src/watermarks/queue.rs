@@ -37,7 +37,6 @@ struct Item {
 }
 
 impl Item {
-    #[inline]
     fn place(&self) -> Place {
         (self.threshold, self.sequence)
     }
@@ -61,7 +60,6 @@ pub(crate) struct Queue {
 
 impl Queue {
     /// Returns true when no wait is in it.
-    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.run.is_empty() && self.below.is_none()
     }
@@ -73,13 +71,11 @@ impl Queue {
     }
 
     /// Returns the length of the run, with its gaps.
-    #[inline]
     fn run_len(&self) -> usize {
         self.run.len() - self.left as usize
     }
 
     /// Returns the first item of the run.
-    #[inline]
     fn front(&self) -> Option<&Item> {
         self.run.get(self.left as usize)
     }

@@ -56,7 +56,6 @@ pub trait WatermarkValue: Copy + Send + 'static {
 }
 
 /// Returns the value's rank, from which debug builds try the way back.
-#[inline]
 pub(crate) fn rank<V: WatermarkValue>(value: V) -> u64 {
     let rank = value.to_rank();
     debug_assert_eq!(
@@ -71,12 +70,10 @@ pub(crate) fn rank<V: WatermarkValue>(value: V) -> u64 {
 macro_rules! unsigned {
     ($($integer:ty),+) => {$(
         impl WatermarkValue for $integer {
-            #[inline]
             fn to_rank(self) -> u64 {
                 self as u64
             }
 
-            #[inline]
             fn from_rank(rank: u64) -> Self {
                 rank as Self
             }
@@ -88,12 +85,10 @@ macro_rules! unsigned {
 macro_rules! signed {
     ($($integer:ty as $unsigned:ty),+) => {$(
         impl WatermarkValue for $integer {
-            #[inline]
             fn to_rank(self) -> u64 {
                 u64::from((self ^ Self::MIN) as $unsigned)
             }
 
-            #[inline]
             fn from_rank(rank: u64) -> Self {
                 rank as Self ^ Self::MIN
             }

@@ -45,13 +45,11 @@ impl Moment {
 
     /// Returns the moment `nanos` nanoseconds after the clock's origin, as [`Clock::now_ns`] counts
     /// them.
-    #[inline]
     pub const fn from_nanos(nanos: u64) -> Self {
         Moment(nanos)
     }
 
     /// Returns the nanoseconds since the clock's origin.
-    #[inline]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
@@ -67,7 +65,6 @@ impl Add<Duration> for Moment {
     type Output = Moment;
 
     /// Returns the moment that much later; [`NEVER`](Self::NEVER) beyond the end of time.
-    #[inline]
     fn add(self, delay: Duration) -> Moment {
         Moment(later_ns(self.0, delay))
     }
@@ -161,7 +158,6 @@ pub trait Clock: Send + Sync + fmt::Debug + 'static {
     fn now_ns(&self) -> u64;
 
     /// Returns the present, as a moment of this clock.
-    #[inline]
     fn now(&self) -> Moment {
         Moment::from_nanos(self.now_ns())
     }
@@ -205,7 +201,6 @@ struct Reading {
 
 impl Reading {
     /// Reads an instant, up to a multiple of 2^64.
-    #[inline]
     fn ns(instant: Instant) -> u64 {
         let mut reading = Reading::default();
         instant.hash(&mut reading);
@@ -239,17 +234,14 @@ impl Reading {
 }
 
 impl Hasher for Reading {
-    #[inline]
     fn write_i64(&mut self, secs: i64) {
         self.write_u64(secs as u64);
     }
 
-    #[inline]
     fn write_u64(&mut self, secs: u64) {
         self.ns = self.ns.wrapping_add(secs.wrapping_mul(1_000_000_000));
     }
 
-    #[inline]
     fn write_u32(&mut self, nanos: u32) {
         self.ns = self.ns.wrapping_add(nanos.into());
     }
@@ -292,7 +284,6 @@ impl SystemClock {
     /// assert!(fired.recv()? >= until);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[inline]
     pub fn moment(&self, instant: Instant) -> Moment {
         let since = instant.saturating_duration_since(self.origin);
         Moment(whole_ns(since))
@@ -370,13 +361,11 @@ impl Clock for DriverClock {
 }
 
 /// Returns the moment `delay` after another, in nanoseconds; `u64::MAX` when it lies beyond them.
-#[inline]
 pub(crate) fn later_ns(from_ns: u64, delay: Duration) -> u64 {
     from_ns.saturating_add(whole_ns(delay))
 }
 
 /// Returns a duration in nanoseconds; `u64::MAX` for a longer one.
-#[inline]
 fn whole_ns(duration: Duration) -> u64 {
     // `as_nanos` counts in 128 bits, which takes twice the steps.
     duration

@@ -126,7 +126,6 @@ impl Driver {
     }
 
     /// Returns true if the clock is this crate's, so that no code of the user's runs as it is read.
-    #[inline]
     pub fn has_own_clock(&self) -> bool {
         !matches!(self.clock, DriverClock::User(_))
     }

@@ -125,7 +125,6 @@ impl<T> Due<T> {
     }
 
     /// Adds a task with its deadline and its place in the order of insertion.
-    #[inline]
     pub fn push(&mut self, task: T, order: (u64, u64)) {
         self.tasks.push(task);
         if let Some(all) = &mut self.order {
@@ -144,7 +143,6 @@ impl<T> Due<T> {
     }
 
     /// Takes a task that fell due off its wheel, and adds it.
-    #[inline]
     pub(crate) fn push_due(&mut self, task: DueTask<'_, T>) {
         // Looked up only where order matters.
         if let Some(all) = &mut self.order {

@@ -32,19 +32,16 @@ impl TimerHandle {
     }
 
     /// Returns the shard that keeps the task.
-    #[inline]
     pub fn shard(self) -> usize {
         (self.high >> SHARD_AT) as usize
     }
 
     /// Returns the index of the task on that shard's wheel: that of its [`id`](Self::id).
-    #[inline]
     pub fn index(self) -> u32 {
         self.above_index.get() - 1
     }
 
     /// Returns the task's name on that shard's wheel.
-    #[inline]
     pub fn id(self) -> TaskId {
         // The sequence's 24 upper bits lie below the shard.
         let upper = self.high & ((1 << SHARD_AT) - 1);

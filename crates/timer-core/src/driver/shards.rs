@@ -193,7 +193,6 @@ impl<S: ShardState, Seed> Shards<S, Seed> {
     }
 
     /// Returns the places of all shards.
-    #[inline]
     fn places(&self) -> &[Place<S>] {
         match self.places.get() {
             Some(places) => places,
@@ -287,7 +286,6 @@ impl<S: ShardState, Seed> Shards<S, Seed> {
     }
 
     /// Locks a shard; numbers beyond the last wrap around.
-    #[inline]
     pub fn lock(&self, shard: usize) -> ShardGuard<'_, S> {
         // The number of shards is a power of two.
         let places = self.places();
@@ -379,14 +377,12 @@ impl Drop for SignalAfter<'_> {
 impl<S> Deref for ShardGuard<'_, S> {
     type Target = S;
 
-    #[inline]
     fn deref(&self) -> &S {
         &self.guard.state
     }
 }
 
 impl<S> DerefMut for ShardGuard<'_, S> {
-    #[inline]
     fn deref_mut(&mut self) -> &mut S {
         &mut self.guard.state
     }
@@ -405,7 +401,6 @@ impl<S> ShardGuard<'_, S> {
 
     /// Notes that the wheel was given work that is due at this tick (Wake before). Returns true if
     /// the reaper is woken for it, once the lock is released.
-    #[inline]
     pub fn work_at(&mut self, due_tick: u64) -> bool {
         let is_earlier = due_tick < self.guard.wake_before_tick;
         if is_earlier {

@@ -58,13 +58,11 @@ impl TickLength {
     }
 
     /// Returns the first tick at or after `time_ns`: how deadlines become ticks.
-    #[inline]
     pub fn round_up(self, time_ns: u64) -> u64 {
         time_ns.div_ceil(self.nanos.get())
     }
 
     /// Returns the last tick at or before `time_ns`: how the present becomes a tick.
-    #[inline]
     pub fn round_down(self, time_ns: u64) -> u64 {
         time_ns / self.nanos
     }
@@ -78,7 +76,6 @@ impl TickLength {
 
     /// Returns the tick of a deadline at a moment, rounded up; `u64::MAX` for
     /// [`Moment::NEVER`].
-    #[inline]
     pub(crate) fn deadline_at(self, deadline: Moment) -> u64 {
         match deadline {
             Moment::NEVER => u64::MAX,
@@ -108,7 +105,6 @@ pub(crate) struct Ticks {
 
 impl Ticks {
     /// Makes ticks for which no clock was read: the wheel keeps its own present, which is later.
-    #[inline]
     pub(crate) fn without_now(deadline: u64) -> Ticks {
         Ticks { now: 0, deadline }
     }

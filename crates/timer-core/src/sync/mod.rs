@@ -117,7 +117,6 @@ pub mod plain {
         }
 
         /// Locks.
-        #[inline]
         pub fn lock(&self) -> MutexGuard<'_, T> {
             self.0.lock().unwrap_or_else(PoisonError::into_inner)
         }
@@ -155,7 +154,6 @@ pub struct Spaced<T> {
 impl<T> Deref for Spaced<T> {
     type Target = T;
 
-    #[inline]
     fn deref(&self) -> &T {
         &self.value
     }
@@ -171,7 +169,6 @@ impl<T: Clone> Shares<T> {
     }
 
     /// Returns the calling thread's share.
-    #[inline]
     pub fn of_this_thread(&self) -> &Share<T> {
         let share = &self.shares[thread_slot() & (self.shares.len() - 1)];
         match share.get() {

@@ -472,7 +472,6 @@ impl<T> DelayQueue<T> {
     }
 
     /// Takes out the first value that was found due and is due still.
-    #[inline]
     fn pop_due(&mut self) -> Option<Expired<T>> {
         loop {
             let key = self.due.pop_front()?;
@@ -483,7 +482,6 @@ impl<T> DelayQueue<T> {
     }
 
     /// Wakes an owner that waits for a value, if there is none any more.
-    #[inline]
     fn wake_if_empty(&mut self) {
         if self.is_awaited && self.wheel.is_empty() {
             self.is_awaited = false;
@@ -492,7 +490,6 @@ impl<T> DelayQueue<T> {
     }
 
     /// Moves the owner's wake-up forward to a tick, if it is later.
-    #[inline]
     fn wake_by(&mut self, due: u64) {
         if due < self.wake_tick {
             self.sleep_until(due);

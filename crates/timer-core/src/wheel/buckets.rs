@@ -140,7 +140,6 @@ impl TimerTaskList {
         last: NO_PLACE,
     };
 
-    #[inline]
     fn is_empty(&self) -> bool {
         self.last == NO_PLACE
     }
@@ -272,30 +271,25 @@ impl Buckets {
     }
 
     /// Returns the words of `occupied` a level.
-    #[inline]
     fn words(&self) -> usize {
         self.stride as usize / 64
     }
 
-    #[inline]
     fn finest(&self) -> usize {
         self.finest as usize
     }
 
     /// Returns the levels that are made.
-    #[inline]
     fn levels(&self) -> Range<usize> {
         self.finest()..self.level_count()
     }
 
     /// Returns the number of a bucket whose level is made.
-    #[inline]
     fn number(&self, bucket: DueBucket) -> usize {
         (bucket.level - self.finest()) * self.stride as usize + bucket.slot
     }
 
     /// Returns the number of a bucket's list; none below the number of lists if it is not made.
-    #[inline]
     fn list_number(&self, number: usize) -> usize {
         self.rows[number / ROW] as usize * ROW + number % ROW
     }
@@ -329,7 +323,6 @@ impl Buckets {
     }
 
     /// Returns the entry at a place.
-    #[inline]
     fn entry(&self, place: u32) -> Entry {
         if place & FIRST == 0 {
             return self.chunks.at(place / SPAN).entries[(place % SPAN) as usize];
@@ -567,7 +560,6 @@ impl Buckets {
 
     /// Returns the earliest bucket of each level that holds anything and when it is due, the
     /// coarsest level first. O(levels), and O(1) for each bucket that has emptied since.
-    #[inline]
     fn earliest(&mut self, now: u64) -> impl Iterator<Item = (DueBucket, u64)> {
         self.levels().rev().filter_map(move |level| {
             let bucket = self.earliest_of(level, now)?;
@@ -683,7 +675,6 @@ fn first_from(words: &[u64], start: usize) -> Option<usize> {
 }
 
 /// Returns the first bit set in one word under a mask, numbered over all words.
-#[inline]
 fn first_bit(words: &[u64], number: usize, mask: u64) -> Option<usize> {
     let word = words[number] & mask;
     if word == 0 {

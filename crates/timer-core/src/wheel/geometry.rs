@@ -169,7 +169,6 @@ impl Geometry {
     }
 
     /// Returns the slots of a level.
-    #[inline]
     pub(super) fn ring(&self) -> usize {
         self.ring as usize
     }
@@ -213,7 +212,6 @@ impl Geometry {
     }
 
     /// Returns true when no two deadlines of one bucket have the same lower half.
-    #[inline]
     pub(super) fn is_narrow(&self, level: usize) -> bool {
         self.bucket_ticks(level) <= 1 << 32
     }
@@ -229,7 +227,6 @@ impl Geometry {
     }
 
     /// Returns the unit of the level above that a unit is in.
-    #[inline]
     fn coarser(&self, unit: u64) -> u64 {
         match &self.scale {
             Scale::Bits(bits) => unit >> bits,
@@ -238,13 +235,11 @@ impl Geometry {
     }
 
     /// Returns the first tick of a unit.
-    #[inline]
     fn start(&self, level: usize, unit: u64) -> u64 {
         (unit * self.bucket_ticks(level)).saturating_sub(self.phase)
     }
 
     /// Returns the slot of a unit: `unit` modulo the ring.
-    #[inline]
     fn slot(&self, unit: u64) -> usize {
         match self.scale {
             Scale::Bits(_) => unit as usize & (self.ring() - 1),

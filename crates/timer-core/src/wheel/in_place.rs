@@ -29,7 +29,6 @@ impl<T> TimingWheel<T> {
 
     /// Returns the id of the task at an index, as in [`at`](Self::at).
     #[doc(hidden)]
-    #[inline]
     pub fn id_at(&self, index: u32) -> TaskId {
         TaskId {
             index,

@@ -57,7 +57,6 @@ pub(crate) struct Node<T> {
 impl<T> Node<T> {
     /// Returns true if it has the task of this id. One with the sequence 0 names none, though a free
     /// node has the same.
-    #[inline]
     pub(super) fn keeps(&self, id: TaskId) -> bool {
         self.sequence == id.sequence && self.task.is_some()
     }
@@ -84,7 +83,6 @@ impl<T> Node<T> {
     }
 
     /// Reads the sequence and whether there is a task: as a rule both ends of the node.
-    #[inline]
     pub(super) fn touch(&self) -> u64 {
         self.sequence | u64::from(self.task.is_some())
     }

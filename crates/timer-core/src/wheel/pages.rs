@@ -120,7 +120,6 @@ impl<N, const SIZE: usize> PageTable<N, SIZE> {
         }
     }
 
-    #[inline]
     fn record_mut(&mut self, number: u32) -> Option<&mut PageRecord> {
         match number {
             0 => Some(&mut self.first_record),
@@ -155,7 +154,6 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
     const ALL: u64 = u64::MAX >> (64 - SIZE);
 
     /// Returns the bits of the first slots of a page, this many.
-    #[inline]
     const fn below(slots: usize) -> u64 {
         match slots {
             0 => 0,
@@ -222,7 +220,6 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
     }
 
     /// Takes a slot of the first page into use: `None` if it is in use already, or not made. O(1).
-    #[inline]
     pub fn claim_near(&mut self, index: u32) -> Option<&mut N> {
         let slot = self.pages.first.get_mut(index as usize)?;
         let page = &mut self.pages.first_record;
@@ -238,7 +235,6 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
     }
 
     /// Returns the number of slots of the first page that are made.
-    #[inline]
     pub fn first_len(&self) -> usize {
         self.pages.first.len()
     }
@@ -342,7 +338,6 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
     }
 
     /// Returns the slot at `index`, in use or not, unless its page has no memory.
-    #[inline]
     pub fn get(&self, index: u32) -> Option<&N> {
         let pages = &self.pages;
         if let Some(slot) = pages.first.get(index as usize) {
@@ -486,7 +481,6 @@ impl<N, const SIZE: usize> Default for Pages<N, SIZE> {
 }
 
 /// Takes the lowest free slot of the page at the head of `partial` into use; returns its place.
-#[inline]
 fn take_lowest(page: &mut PageRecord, partial: &mut u32) -> u32 {
     let place = page.free.trailing_zeros();
     page.free &= page.free - 1;
@@ -499,7 +493,6 @@ fn take_lowest(page: &mut PageRecord, partial: &mut u32) -> u32 {
 }
 
 /// The place of a slot in its page.
-#[inline]
 fn offset_of<const SIZE: usize>(index: u32) -> usize {
     index as usize & (SIZE - 1)
 }

@@ -180,7 +180,6 @@ impl<T> TimingWheel<T> {
     }
 
     /// Returns true when the wheel keeps no task.
-    #[inline]
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
@@ -291,20 +290,17 @@ impl<T> TimingWheel<T> {
     }
 
     /// Takes a node off its bucket, as [`unlink`](Self::unlink) does, and counts it as cancelled.
-    #[inline]
     pub(super) fn unlink_cancelled(&mut self, index: u32, place: u32) {
         self.cancelled_count += u64::from(self.unlink(index, place));
     }
 
     /// Returns the node of a task, if the wheel still keeps it.
-    #[inline]
     fn node(&self, id: TaskId) -> Option<&Node<T>> {
         step();
         self.nodes.get(id.index).filter(|node| node.keeps(id))
     }
 
     /// Returns the node of a task, if the wheel still keeps it.
-    #[inline]
     fn node_mut(&mut self, id: TaskId) -> Option<&mut Node<T>> {
         step();
         self.nodes.get_mut(id.index).filter(|node| node.keeps(id))
@@ -462,7 +458,6 @@ impl<T> TimingWheel<T> {
 
     /// Takes out a task that is in no bucket: one that was found due and left, say. `None` if it is
     /// gone, or in a bucket. O(1).
-    #[inline]
     pub(crate) fn take_unscheduled(&mut self, id: TaskId) -> Option<T> {
         let node = self.node_mut(id)?;
         if node.place != NO_PLACE {
