@@ -97,10 +97,16 @@ impl ManualTimer {
     /// A panic of an owner of wheels ([`WheelOwner`](crate::driver::WheelOwner)) ends this call.
     /// One of a task does not.
     pub fn advance(&self, by: Duration) {
+        self.advance_from(|goal_ns| later_ns(goal_ns, by));
+    }
+
+    /// Advances to the goal that `further` makes of the present one, which without a running call is
+    /// now.
+    fn advance_from(&self, further: impl FnOnce(u64) -> u64) {
         // 1. Set the goal. A running call goes on to one that is moved further.
         let mut target_ns = self.target_ns.lock();
         let from_ns = target_ns.unwrap_or(self.clock.now_ns());
-        let is_running = target_ns.replace(later_ns(from_ns, by)).is_some();
+        let is_running = target_ns.replace(further(from_ns)).is_some();
         drop(target_ns);
         if is_running {
             return;
@@ -136,10 +142,12 @@ impl ManualTimer {
         if self.is_advancing() {
             return false;
         }
-        let Some(until) = self.next_due_in() else {
+        let Some(next_tick) = self.next_tick() else {
             return false;
         };
-        self.advance(until);
+        // A moment, no duration: another thread may have advanced meanwhile.
+        let due_ns = self.tick().start_ns(next_tick);
+        self.advance_from(|goal_ns| goal_ns.max(due_ns));
         true
     }
 
@@ -213,12 +221,12 @@ impl ManualTimer {
         loop {
             self.let_tasks_run().await;
             match self.next_due_in() {
-                Some(next) if next <= end.since(self.clock.now()) => self.advance(next),
+                Some(next) if next <= end.since(self.clock.now()) => _ = self.advance_to_next(),
                 _ => break,
             }
         }
         // No work lies on the last stretch.
-        self.advance(end.since(self.clock.now()));
+        self.advance_from(|goal_ns| goal_ns.max(end.as_nanos()));
     }
 
     /// Returns what its owners of wheels share.

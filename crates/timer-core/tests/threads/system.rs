@@ -237,6 +237,35 @@ fn two_threads_advance_a_manual_timer() {
     assert_eq!(timer.clock().now_ns(), 200_000 * 1_000_000);
 }
 
+/// Both see the same next moment: the second to advance does not go beyond it.
+#[test]
+fn two_threads_advance_a_manual_timer_to_one_moment() {
+    let timer = ManualTimer::new();
+    let arrived = AtomicUsize::new(0);
+    let meet = |number: usize| {
+        arrived.fetch_add(1, SeqCst);
+        let mut looks = 0;
+        while arrived.load(SeqCst) < 2 * number {
+            looks += 1;
+            match looks % 64 {
+                0 => thread::yield_now(),
+                _ => std::hint::spin_loop(), // so that both leave at once
+            }
+        }
+    };
+    race(2, |thread| {
+        for round in 1..=20_000 {
+            if thread == 0 {
+                timer.schedule(MS, || ()).unwrap();
+            }
+            meet(2 * round - 1);
+            timer.advance_to_next();
+            meet(2 * round);
+        }
+    });
+    assert_eq!(timer.clock().now_ns(), 20_000 * 1_000_000);
+}
+
 /// Each run looks whether it was cancelled for good. No sleep: as many rounds as it takes to meet a
 /// run.
 #[test]
