@@ -308,8 +308,9 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
 
     /// Cancels the waits of the group if its set has lost too many members, as
     /// [`BelowFloor`](crate::CancelReason::BelowFloor) with their number and the
-    /// [floor](Rule::floor); returns how many. In one lock hold: no wait is cancelled that came after
-    /// the set had grown. Later waits are parked.
+    /// [floor](Rule::floor). In one lock hold: no wait is cancelled that came after the set had grown.
+    /// Later waits are parked. Returns how many this ended, with those that an advance under way had
+    /// reached, which complete.
     ///
     /// Below the floor a wait goes on until the set has grown or its time is up, since the next member
     /// may soon be back. A leader that answers at once instead (Kafka's
@@ -336,8 +337,8 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         table.cancel_key(group, |mark| set_of(mark)?.below_floor())
     }
 
-    /// Removes the group with its set, its epoch and its watermark, and cancels its waits; returns
-    /// how many. Afterwards a report that comes late finds no group. What was acknowledged is
+    /// Removes the group with its set, its epoch and its watermark, and cancels its waits. Returns
+    /// how many this ended. Afterwards a report that comes late finds no group. What was acknowledged is
     /// forgotten here: a later [`set`](Self::set) starts anew, in any epoch. A leader that learns of
     /// another's epoch [follows](Self::follow) that instead.
     pub fn remove<Q: ToKey<G> + ?Sized>(&self, group: &Q) -> usize {

@@ -345,7 +345,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         table.begin_epoch(key, epoch, Begins::KeepsWaits, (), |(), _, _| Ok(value))
     }
 
-    /// Removes the key's value and its epoch, and cancels the waits for it; returns how many. A
+    /// Removes the key's value and its epoch, and cancels the waits for it. Returns how many this ended. A
     /// later [`advance`](Self::advance) starts anew, also of a key that was [closed](Self::close).
     ///
     /// O(n log n) under the lock for n waits of the key: no value that comes later meets one of them.
