@@ -228,7 +228,7 @@ def made_beside(name, about):
     # A record that names no compiler may have been made with another.
     if name == "peers" or "rustc" not in about:
         return about
-    told = ", ".join([*own, "otherwise as the first table"])
+    told = ", ".join([*own, "otherwise as the first table"]) if own else "as the first table"
     return told[0].upper() + told[1:]
 
 
