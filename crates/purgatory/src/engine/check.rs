@@ -156,8 +156,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Checks a batch, unlocked, then checks it back in, which leaves it empty, locking
-    /// each shard once per run of neighbours. Returns those that have ended.
+    /// Checks a batch, unlocked, then checks it back in, which leaves it empty, locking each shard
+    /// once per run of neighbours. Returns those that have ended.
     pub(super) fn check_together(
         self: &Arc<Self>,
         batch: &mut Batch<O>,
