@@ -42,7 +42,7 @@ use crate::{
 /// - A new epoch, with its leader and [another set](Self::set) or [the present
 ///   one](Self::begin_epoch), or [of another process](Self::follow), cancels the waits of the last.
 ///   Who reports, changes the set or waits [names the epoch](Self::in_epoch): what was heard in another
-///   one is refused. (So `report`, `join`, `leave`, `wait_for` and `park` are calls of
+///   one is refused. (So `report`, `join`, `leave`, `set_rule`, `wait_for` and `park` are calls of
 ///   [`InEpoch`](crate::InEpoch).)
 ///
 /// This is a handle: clones share the groups. Dropping the last handle cancels all waits.

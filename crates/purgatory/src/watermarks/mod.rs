@@ -345,8 +345,9 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         table.begin_epoch(key, epoch, Begins::KeepsWaits, (), |(), _, _| Ok(value))
     }
 
-    /// Removes the key's value and its epoch, and cancels the waits for it. Returns how many this ended. A
-    /// later [`advance`](Self::advance) starts anew, also of a key that was [closed](Self::close).
+    /// Removes the key's value and its epoch, and cancels the waits for it. Returns how many this
+    /// ended. A later [`advance`](Self::advance) starts anew, also of a key that was
+    /// [closed](Self::close).
     ///
     /// O(n log n) under the lock for n waits of the key: no value that comes later meets one of them.
     ///
@@ -373,8 +374,8 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     }
 
     /// Closes the key: its waits are cancelled ([`Closed`](CancelReason::Closed)), and later ones
-    /// end at once with the same reason, whatever its value. Returns how many waits this ended. Futures of
-    /// [`wanted`](Self::wanted) end so, too, but are not counted; for those of
+    /// end at once with the same reason, whatever its value. Returns how many waits this ended.
+    /// Futures of [`wanted`](Self::wanted) end so, too, but are not counted; for those of
     /// [`unwanted`](Self::unwanted) the key is unwanted now. Advances are refused from now on.
     /// [`remove`](Self::remove) forgets the key, and that it was closed.
     ///

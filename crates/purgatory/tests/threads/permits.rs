@@ -1,5 +1,6 @@
 //! Permits, on real threads: each hand-over goes to the request that came first, and no fencing
-//! number comes twice. `TEST_EFFORT` sets the number of hand-overs: 3 million in `just nightly`.
+//! number comes twice. `TEST_EFFORT` sets the number of hand-overs: 300 000 in CI, 3 million in
+//! `just nightly`.
 
 use purgatory::Permit;
 
