@@ -1,6 +1,8 @@
 //! Code of the user's that is dropped or called by the timer: nothing is locked meanwhile, and its
 //! panics leave the timer working.
 
+use std::cell::Cell;
+
 use timer_core::Periodic;
 
 use crate::{
@@ -99,14 +101,20 @@ fn tasks_are_dropped_unlocked_whatever_ends_them() {
     });
 }
 
-/// A clock that stands still, and panics once at a read that a test chooses.
-#[derive(Clone, Debug, Default)]
-struct PanicsAt(Arc<AtomicUsize>);
+thread_local! {
+    /// The reads of this thread up to the one that panics, or 0.
+    static READS_LEFT: Cell<usize> = const { Cell::new(0) };
+}
+
+/// A clock that stands still, and panics once at a read of a thread that a test chooses. (The reaper
+/// may read it at any time.)
+#[derive(Debug)]
+struct PanicsAt;
 
 impl Clock for PanicsAt {
     fn now_ns(&self) -> u64 {
-        let left = self.0.load(SeqCst);
-        self.0.store(left.saturating_sub(1), SeqCst);
+        let left = READS_LEFT.get();
+        READS_LEFT.set(left.saturating_sub(1));
         assert!(left != 1, "the clock panics");
         0
     }
@@ -116,11 +124,11 @@ impl Clock for PanicsAt {
 #[test]
 fn a_clock_that_panics_as_the_reaper_is_woken_is_only_counted() {
     in_time(|| {
-        let (clock, executor) = (PanicsAt::default(), Later::default());
+        let executor = Later::default();
         let beat: Arc<OnceLock<Periodic>> = Arc::default();
         let own = beat.clone();
         let timer = system_timer(|builder| {
-            let builder = builder.clock(clock.clone()).grace(SECOND);
+            let builder = builder.clock(PanicsAt).grace(SECOND);
             let hook = move |_: &str| _ = own.get().unwrap().cancel(); // takes the task's lock
             builder.on_panic(hook).executor(executor.clone())
         });
@@ -134,7 +142,7 @@ fn a_clock_that_panics_as_the_reaper_is_woken_is_only_counted() {
         while timer.stats().turns.count() == 0 {
             thread::yield_now();
         }
-        clock.0.store(2, SeqCst); // after the read at the end of the run
+        READS_LEFT.set(2); // after the read at the end of the run
         jobs.into_iter().for_each(Job::run);
         assert_eq!(timer.stats().panics, 1);
         assert!(beat.get().unwrap().cancel());
