@@ -112,7 +112,8 @@ fn slow_callback_of_an_event_is_not_reported() {
 #[test]
 fn missed_event_is_reported() {
     let lines = told(|_, _| {
-        let (timer, purgatory) = by_hand_with(|builder| builder.check_at_expiry(|_| ()));
+        let (timer, purgatory): (_, Waiting) =
+            by_hand_with(|builder| builder.check_at_expiry(|_| ()));
         for ready in [true, false] {
             let probe = Probe::parked(&purgatory, &["a", "b"], MS);
             if ready {

@@ -150,10 +150,12 @@ fn a_panic_with_an_argument_is_contained() {
             self.0.lock().unwrap().push(outcome);
         }
     }
-    let (_timer, waits): (_, Purgatory<&str, Panics>) = by_hand();
+    let (_timer, waits): (_, Purgatory<&str>) = by_hand();
     let endings = Arc::default();
-    waits.park(Panics(Arc::clone(&endings)), &["a"], NEVER);
-    waits.park(Panics(Arc::clone(&endings)), &["a"], NEVER);
+    for _ in 0..2 {
+        let operation = BoxedOperation::new(Panics(Arc::clone(&endings)));
+        waits.park(operation, &["a"], NEVER);
+    }
     assert_eq!(waits.check_and_complete_with(&"a", &()), 0);
     assert_eq!(*endings.lock().unwrap(), [PANICKED, PANICKED]);
     assert_eq!(waits.stats().panics, 2);

@@ -32,30 +32,30 @@ fn two_threads() -> runtime::Builder {
     runtime::Builder::new_multi_thread()
 }
 
-fn over(build: impl FnOnce(Builder<Purgatory<u8>>) -> Builder<Purgatory<u8>>) -> Purgatory<u8> {
+fn over(build: impl FnOnce(Builder<Purgatory<u32>>) -> Builder<Purgatory<u32>>) -> Purgatory<u32> {
     build(Purgatory::builder("blocking")).build().unwrap()
 }
 
 /// A purgatory whose timer is a task of the runtime that this is called in.
-fn on_this_runtime() -> Purgatory<u8> {
+fn on_this_runtime() -> Purgatory<u32> {
     let timer = system_timer(|builder| builder.tokio(Handle::current()));
     over(|builder| builder.timer(&timer))
 }
 
 /// A wait that only its time ends. It leaves no operation.
-fn block_for(timeout: Duration, purgatory: Purgatory<u8>) -> WaitError {
+fn block_for(timeout: Duration, purgatory: Purgatory<u32>) -> WaitError {
     let never = purgatory.wait(&[1], timeout, || None::<()>).wait_blocking();
     assert!(purgatory.is_empty());
     never.unwrap_err()
 }
 
 /// One that may block, until its time is over.
-fn block(purgatory: Purgatory<u8>) -> WaitError {
+fn block(purgatory: Purgatory<u32>) -> WaitError {
     block_for(MS, purgatory)
 }
 
 /// One that is refused, long before its time is over.
-fn refused(purgatory: Purgatory<u8>) -> WaitError {
+fn refused(purgatory: Purgatory<u32>) -> WaitError {
     block_for(MINUTE, purgatory)
 }
 

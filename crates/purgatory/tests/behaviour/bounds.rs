@@ -42,18 +42,18 @@ fn many_waits_of_a_key_end_in_several_lock_holds() {
 #[test]
 fn callbacks_stay_in_a_call_that_has_room_for_them_whatever_their_keys() {
     let later = Later::default();
-    let (_timer, purgatory): (_, Purgatory<String>) =
+    let (_timer, purgatory): (_, Purgatory<Hooked>) =
         by_hand_with(|builder| builder.executor(later.clone()));
     let ran = Arc::new(AtomicUsize::new(0));
-    for number in 0..1000 {
+    for number in 1..=1000 {
         let ran = ran.clone();
         let counts = when(|| false, move |_| _ = ran.fetch_add(1, SeqCst));
-        purgatory.park(counts, &[number.to_string()], NEVER);
+        purgatory.park(counts, &[Hooked::plain(number)], NEVER);
     }
     let inside = purgatory.clone();
     let cancels = when(|| false, move |_| _ = inside.cancel_all("over"));
-    purgatory.park(cancels, &["first".to_owned()], NEVER);
-    assert_eq!(purgatory.complete_for_key("first"), 1);
+    purgatory.park(cancels, &[Hooked::plain(0)], NEVER);
+    assert_eq!(purgatory.complete_for_key(&0), 1);
     assert_eq!((ran.load(SeqCst), later.len()), (1000, 0));
 }
 
@@ -241,7 +241,7 @@ fn callbacks_of_what_ended_at_once_inside_a_call_take_places() {
 #[test]
 fn a_job_releases_a_bounded_number_of_watches() {
     let (timer, later) = (SystemTimer::new().unwrap(), Later::default());
-    let builder = Purgatory::builder("test").timer(&timer);
+    let builder = Purgatory::<u32>::builder("test").timer(&timer);
     let waits = builder.executor(later.clone()).build().unwrap();
     let keys: Vec<u32> = (0..1000).collect();
     let probes = [(); 3].map(|()| Probe::parked(&waits, &keys, NEVER));

@@ -6,8 +6,9 @@ use crate::support::*;
 /// Keys are looked up by any borrowed form, as in a `HashMap`.
 #[test]
 fn only_awaited_events_in_callbacks_clone_a_key() {
-    let key = Counted::new(0);
-    let (_timer, purgatory): (_, Purgatory<Counted, Op>) = by_hand();
+    let (clones, counts) = counting();
+    let key = Hooked::new(0, counts);
+    let (_timer, purgatory): (_, Purgatory<Hooked>) = by_hand();
     let first = Probe::new();
     let second = Probe::new();
     let inside = purgatory.clone();
@@ -18,13 +19,13 @@ fn only_awaited_events_in_callbacks_clone_a_key() {
     };
     purgatory.park(first.operation().then(raise), &[key.like(0)], NEVER);
     purgatory.park(second.operation(), &[key.like(2)], NEVER);
-    assert_eq!(key.clones(), 2); // what is stored
+    assert_eq!(clones.load(SeqCst), 2); // what is stored
     first.make_ready();
     second.make_ready();
     assert_eq!(purgatory.check_and_complete(&0), 1);
     assert_eq!(second.endings(), [Outcome::Completed]);
     assert_eq!(purgatory.len(), 0);
-    assert_eq!((key.clones(), purgatory.stats().events), (3, 4)); // an event of 2
+    assert_eq!((clones.load(SeqCst), purgatory.stats().events), (3, 4)); // an event of 2
 }
 
 /// The watches of up to four keys lie on the parker's stack, a fifth asks for a block.
@@ -47,7 +48,7 @@ fn watches_of_up_to_four_keys_take_no_allocation() {
 /// The cell is all there is of a wait: condition, value and waker lie in it.
 #[test]
 fn a_wait_takes_one_allocation() {
-    let (_timer, waits): (_, Purgatory<u64>) = by_hand();
+    let (_timer, waits): (_, Purgatory<u32>) = by_hand();
     let task = Woken::task();
     let once = || {
         let mut looks = 0..;
@@ -64,7 +65,7 @@ fn a_wait_takes_one_allocation() {
 /// What its parts share, and the keys, the values and the parts.
 #[test]
 fn a_wait_for_each_of_several_keys_takes_four_allocations() {
-    let (_timer, _waits, values) = watermarks::<u64>();
+    let (_timer, _waits, values) = watermarks::<u32>();
     let watermarks: Vec<_> = (0..100).map(|key| (key, 2)).collect();
     for key in 0..100 {
         values.advance(&key, 1).unwrap(); // the key keeps the place of a wait
@@ -79,7 +80,7 @@ fn a_wait_for_each_of_several_keys_takes_four_allocations() {
 /// A condition that holds already is not boxed.
 #[test]
 fn a_wait_that_ends_at_once_takes_no_allocation() {
-    let (_timer, waits): (_, Purgatory<u64>) = by_hand();
+    let (_timer, waits): (_, Purgatory<u32>) = by_hand();
     let at_once = || {
         [
             waits.wait(&[1], NEVER, || Some(7)),
@@ -98,7 +99,7 @@ fn a_wait_that_ends_at_once_takes_no_allocation() {
 /// All handles share what keeps the form open.
 #[test]
 fn a_handle_of_the_waits_takes_no_allocation() {
-    let (_timer, _waits, values) = watermarks::<u64>();
+    let (_timer, _waits, values) = watermarks::<u32>();
     assert_eq!(a_hundred_more(|| drop(values.waits())).count_total, 0);
 }
 
@@ -138,7 +139,7 @@ fn idle_purgatory_of_many_shards_takes_no_more() {
     let timer = ManualTimer::new();
     let make = |shards| {
         let mut made = None;
-        let builder = Purgatory::<u64>::builder("idle").timer(&timer);
+        let builder = Purgatory::<u32>::builder("idle").timer(&timer);
         let measured = allocation_counter::measure(|| made = builder.shards(shards).build().ok());
         // What only looks makes none.
         let idle = made.unwrap();
@@ -164,7 +165,7 @@ fn idle_permits_make_no_shard() {
     let timer = ManualTimer::new();
     let make = |shards| {
         let mut made = None;
-        let builder = Permits::<u64>::keyed_builder("idle").timer(&timer).limit(3);
+        let builder = Permits::<u32>::keyed_builder("idle").timer(&timer).limit(3);
         let measured = allocation_counter::measure(|| made = builder.shards(shards).build().ok());
         let permits = made.unwrap();
         assert_eq!((permits.free_for(&1), permits.taken_for(&2)), (3, 0));
@@ -179,7 +180,7 @@ fn idle_permits_make_no_shard() {
     let mut replies = None;
     let ours = allocation_counter::measure(|| lock = Permits::on(&timer, "idle", 1).ok());
     let others = allocation_counter::measure(|| {
-        replies = Replies::<u64, u64>::on(&timer, "idle").ok();
+        replies = Replies::<u32, u32>::on(&timer, "idle").ok();
     });
     assert_eq!(ours.count_current, others.count_current);
     assert_eq!(lock.unwrap().free(), 1);
@@ -213,7 +214,7 @@ fn one_wait_in_256_shards_makes_one_of_them() {
 fn times_of_an_idle_purgatory_make_no_shard() {
     let timer = ManualTimer::new();
     let builder = Purgatory::builder("idle").timer(&timer).shards(256);
-    let waits: Purgatory<u64> = builder.build().unwrap();
+    let waits: Purgatory<u32> = builder.build().unwrap();
     let looks = || {
         #[cfg(feature = "metrics")]
         waits.publish();
@@ -233,7 +234,7 @@ fn times_of_an_idle_purgatory_make_no_shard() {
 #[test]
 fn limits_and_closes_of_keyed_permits_make_no_shards() {
     let timer = ManualTimer::new();
-    let builder = Permits::<u64>::keyed_builder("rows").timer(&timer);
+    let builder = Permits::<u32>::keyed_builder("rows").timer(&timer);
     let rows = builder.shards(256).limit(3).build().unwrap();
     let held = rows.try_acquire_for(&0, 3).unwrap();
     let changed = allocation_counter::measure(|| {
@@ -254,10 +255,10 @@ fn limits_and_closes_of_keyed_permits_make_no_shards() {
 }
 
 /// Measures what waits with 250 bytes take, under keys of their own.
-fn waits_in_shards(count: u64, shards: usize) -> AllocationInfo {
+fn waits_in_shards(count: u32, shards: usize) -> AllocationInfo {
     let timer = ManualTimer::new();
     let builder = Purgatory::builder("few").timer(&timer).shards(shards);
-    let waits: Purgatory<u64> = builder.build().unwrap();
+    let waits: Purgatory<u32> = builder.build().unwrap();
     allocation_counter::measure(|| {
         for key in 0..count {
             let payload = [1_u8; 250];
@@ -276,7 +277,7 @@ fn sixth_purgatory(timer: &Timer) -> AllocationInfo {
     allocation_counter::measure(|| sixth = Some(with_one_shard(timer)))
 }
 
-fn with_one_shard(timer: &Timer) -> Purgatory<u64> {
+fn with_one_shard(timer: &Timer) -> Purgatory<u32> {
     let one = Purgatory::builder("one").timer(timer).shards(1);
     one.build().unwrap()
 }

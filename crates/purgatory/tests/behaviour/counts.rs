@@ -78,8 +78,7 @@ fn lateness_includes_a_check_under_way() {
 #[test]
 fn callback_delay_ends_when_the_callback_begins() {
     let kept = Later::default();
-    let (timer, purgatory): (_, Purgatory<_, Op>) =
-        by_hand_with(|builder| builder.executor(kept.clone()));
+    let (timer, purgatory): (_, Waiting) = by_hand_with(|builder| builder.executor(kept.clone()));
     let expire = || {
         for _ in 0..3 {
             let slow = timer.clone();
@@ -139,11 +138,11 @@ fn forms_count_events_delays_and_ends_at_once() {
 fn events_are_changes_and_refusals_are_none() {
     let timer = ManualTimer::new();
     let sets = ReplicaSets::on(&timer, "sets").unwrap();
-    sets.set(&1, 1, [("a", 1), ("b", 1)], 1, Rule::all())
+    sets.set(&(), 1, [("a", 1), ("b", 1)], 1, Rule::all())
         .unwrap();
-    sets.in_epoch(&1, 1).report(&"a", 9).unwrap(); // the other one holds it
+    sets.in_epoch(&(), 1).report(&"a", 9).unwrap(); // the other one holds it
     assert_eq!(sets.waits().stats().events, 1);
-    sets.in_epoch(&1, 1).report(&"b", 9).unwrap();
+    sets.in_epoch(&(), 1).report(&"b", 9).unwrap();
     assert_eq!(sets.waits().stats().events, 2);
 
     let permits = Permits::on(&timer, "permits", 1).unwrap();
@@ -176,11 +175,11 @@ fn ages_and_times_are_those_of_each_wait() {
     assert_eq!(times.completed.sum_s(), 0.01);
     assert_eq!(times.expired.sum_s(), 0.1);
 
-    let replies: Replies<u32, ()> = Replies::on(&timer, "test").unwrap();
+    let replies: Replies<u32, u32> = Replies::on(&timer, "test").unwrap();
     replies.waits().times();
     let reply = replies.expect(1, 100 * MS).unwrap();
     timer.advance(10 * MS);
-    replies.deliver(&1, ()).unwrap();
+    replies.deliver(&1, 7).unwrap();
     assert_eq!(replies.waits().times().completed.sum_s(), 0.01);
     drop(reply);
 }

@@ -2,12 +2,14 @@
 //! left to the outermost call.
 #![cfg(not(loom))]
 
+use std::sync::atomic::AtomicU32;
+
 use crate::support::*;
 
 /// The links of a chain.
-const DEEP: usize = 10_000;
+const DEEP: u32 = 10_000;
 
-type Waits = Purgatory<usize>;
+type Waits = Purgatory<u32>;
 
 /// Runs a chain on a stack that has no room for a tenth of it.
 fn on_a_small_stack(chain: impl FnOnce() + Send + 'static) {
@@ -18,8 +20,8 @@ fn on_a_small_stack(chain: impl FnOnce() + Send + 'static) {
 type Ids = Arc<Mutex<Vec<OperationId>>>;
 
 /// Completes the operation of this number, if there is one.
-fn complete(waits: &Waits, ids: &Ids, number: usize) {
-    let id = ids.lock().unwrap().get(number).copied();
+fn complete(waits: &Waits, ids: &Ids, number: u32) {
+    let id = ids.lock().unwrap().get(number as usize).copied();
     if let Some(id) = id {
         waits.complete(id);
     }
@@ -42,21 +44,21 @@ fn callbacks_that_complete_the_next_need_no_stack() {
 }
 
 /// Counts the results of futures that have all ended well.
-fn count_ended<T>(futures: Vec<WaitFuture<T>>) -> usize {
+fn count_ended<T>(futures: Vec<WaitFuture<T>>) -> u32 {
     let results = futures.into_iter().map(WaitFuture::try_take);
-    results.filter(|result| matches!(result, Ok(Ok(_)))).count()
+    results.filter(|result| matches!(result, Ok(Ok(_)))).count() as u32
 }
 
 fn deep_replies<K: WatchKey, V: Send + 'static>() -> Replies<K, V> {
     Replies::on(&ManualTimer::new(), "deep").unwrap()
 }
 
-fn deep_values() -> Watermarks<usize> {
+fn deep_values() -> Watermarks<u32> {
     Watermarks::on(&ManualTimer::new(), "deep").unwrap()
 }
 
-fn deep_permits(limit: usize) -> Permits {
-    Permits::on(&ManualTimer::new(), "deep", limit as u64).unwrap()
+fn deep_permits(limit: u32) -> Permits {
+    Permits::on(&ManualTimer::new(), "deep", limit.into()).unwrap()
 }
 
 /// Each future has the waker that has the next one: when the first is dropped, all are.
@@ -93,8 +95,8 @@ fn dropped_wakers_that_hold_the_next_future_need_no_stack() {
 
 /// Each task ends the next one's wait as it is woken.
 fn wakers_that<T>(
-    wait: impl Fn(usize) -> WaitFuture<T>,
-    end: impl Fn(usize) + Clone + Send + Sync + 'static,
+    wait: impl Fn(u32) -> WaitFuture<T>,
+    end: impl Fn(u32) + Clone + Send + Sync + 'static,
 ) {
     let mut futures = Vec::new();
     for number in 0..DEEP {
@@ -126,13 +128,13 @@ fn wakers_that_end_the_next_wait_need_no_stack() {
         let replies = deep_replies();
         let wait = |number| replies.expect(number, NEVER).unwrap();
         let inside = replies.clone();
-        wakers_that(wait, move |number| _ = inside.deliver(&number, ()));
+        wakers_that(wait, move |number| _ = inside.deliver(&number, 7_u32));
         // A scope's reply is.
         let scope = Arc::new(ReplyScope::on(&ManualTimer::new(), "deep").unwrap());
         let inside = scope.clone();
         let wait = |_| scope.expect(NEVER).unwrap().1;
         wakers_that(wait, move |number| {
-            _ = inside.deliver(number as u64 + 1, ())
+            _ = inside.deliver(u64::from(number) + 1, "reply")
         });
         // A value is advanced.
         let values = deep_values();
@@ -142,9 +144,9 @@ fn wakers_that_end_the_next_wait_need_no_stack() {
     });
 }
 
-fn poll_stream(stream: &mut ReplyStream<()>, waker: &Waker) -> Poll<bool> {
+fn poll_stream(stream: &mut ReplyStream<u32>, waker: &Waker) -> Poll<bool> {
     let polled = pin!(stream.next_reply()).poll(&mut Context::from_waker(waker));
-    polled.map(|reply| reply == Some(Ok(())))
+    polled.map(|reply| reply == Some(Ok(7)))
 }
 
 /// The first of two replies, which leaves the request where it is.
@@ -156,45 +158,43 @@ fn wakers_that_deliver_to_the_next_stream_need_no_stack() {
         for number in 0..DEEP {
             let mut stream = replies.expect_many(number, 2, NEVER).unwrap();
             let inside = replies.clone();
-            let waker = waker(move || _ = inside.deliver(&(number + 1), ()));
+            let waker = waker(move || _ = inside.deliver(&(number + 1), 7));
             assert!(poll_stream(&mut stream, &waker).is_pending());
             streams.push(stream);
         }
-        replies.deliver(&0, ()).unwrap();
+        replies.deliver(&0, 7).unwrap();
         for mut stream in streams {
             assert_eq!(poll_stream(&mut stream, Waker::noop()), Poll::Ready(true));
         }
     });
 }
 
-/// A key that acts as its last clone is dropped.
-type Key = Numbered<Arc<OnDrop>>;
-
 #[test]
 fn keys_that_deliver_the_next_reply_need_no_stack() {
     on_a_small_stack(|| {
-        let replies = deep_replies::<Key, ()>();
+        let replies = deep_replies::<Hooked, Hooked>();
         let mut futures = Vec::new();
         for number in 0..DEEP {
             let inside = replies.clone();
-            let act = move || _ = inside.deliver(&(number + 1), ());
-            let holds = Arc::new(OnDrop::new(act));
-            futures.push(replies.expect(Key { number, holds }, NEVER).unwrap());
+            let act = move || _ = inside.deliver(&(number + 1), Hooked::plain(7));
+            let key = Hooked::holding(number, OnDrop::new(act));
+            futures.push(replies.expect(key, NEVER).unwrap());
         }
-        replies.deliver(&0, ()).unwrap();
+        replies.deliver(&0, Hooked::plain(7)).unwrap();
         assert_eq!(count_ended(futures), DEEP);
     });
 }
 
 /// Makes a value that delivers one like it to the next as it is dropped.
-fn chained(replies: &Replies<usize, OnDrop>, number: usize) -> OnDrop {
+fn chained(replies: &Replies<u32, Hooked>, number: u32) -> Hooked {
     let replies = replies.clone();
     let next = number + 1;
-    OnDrop::new(move || {
+    let delivers = OnDrop::new(move || {
         if next < DEEP {
             let _ = replies.deliver(&next, chained(&replies, next));
         }
-    })
+    });
+    Hooked::holding(number, delivers)
 }
 
 /// Each task drops its future as it is woken, and so the value that it has not taken.
@@ -202,7 +202,7 @@ fn chained(replies: &Replies<usize, OnDrop>, number: usize) -> OnDrop {
 fn untaken_values_that_deliver_the_next_reply_need_no_stack() {
     on_a_small_stack(|| {
         let replies = deep_replies();
-        let woken = Arc::new(AtomicUsize::new(0));
+        let woken = Arc::new(AtomicU32::new(0));
         for number in 0..DEEP {
             let slot = Arc::new(Mutex::new(None));
             let (counts, inside) = (woken.clone(), slot.clone());
@@ -221,8 +221,8 @@ fn untaken_values_that_deliver_the_next_reply_need_no_stack() {
 }
 
 /// Makes a chain, each link of which has what holds the one before, and drops it.
-fn each_holds_the_next<L: Send + 'static>(link: impl Fn(usize, OnDrop) -> L, end: impl FnOnce()) {
-    let drops = Arc::new(AtomicUsize::new(0));
+fn each_holds_the_next<L: Send + 'static>(link: impl Fn(u32, OnDrop) -> L, end: impl FnOnce()) {
+    let drops = Arc::new(AtomicU32::new(0));
     let mut next = None::<Box<dyn Send>>;
     for number in 0..DEEP {
         let counted = drops.clone();
@@ -242,9 +242,10 @@ fn each_holds_the_next<L: Send + 'static>(link: impl Fn(usize, OnDrop) -> L, end
 fn untaken_replies_that_hold_the_next_future_need_no_stack() {
     on_a_small_stack(|| {
         let replies = deep_replies();
-        let link = |number, holds| {
+        let link = |number, holds: OnDrop| {
             let reply = replies.expect(number, NEVER).unwrap();
-            assert!(replies.deliver(&number, holds).is_ok());
+            let value = Hooked::holding(number, holds);
+            assert!(replies.deliver(&number, value).is_ok());
             reply
         };
         each_holds_the_next(link, || ());
@@ -257,14 +258,15 @@ fn kept_replies_that_hold_the_next_stream_need_no_stack() {
     on_a_small_stack(|| {
         for have_ended in [false, true] {
             let replies = deep_replies();
-            let link = |number, holds| {
+            let link = |number, holds: OnDrop| {
                 let stream = replies.expect_many(number, 2, NEVER).unwrap();
-                assert!(replies.deliver(&number, holds).is_ok());
+                let value = Hooked::holding(number, holds);
+                assert!(replies.deliver(&number, value).is_ok());
                 stream
             };
             let end = || {
                 if have_ended {
-                    assert_eq!(replies.fail_all("over"), DEEP);
+                    assert_eq!(replies.fail_all("over"), DEEP as usize);
                 }
             };
             each_holds_the_next(link, end);
@@ -281,13 +283,13 @@ fn last_tests_that_hold_the_next_stream_need_no_stack() {
             let replies = deep_replies();
             let link = |number, holds: OnDrop| {
                 let stream = replies.expect_many(number, 2, NEVER).unwrap();
-                let is_last = move |_: &()| {
+                let is_last = move |_: &u32| {
                     let _ = &holds;
                     true
                 };
                 let mut stream = stream.until(is_last);
                 if is_yielded && number == DEEP - 1 {
-                    assert!(replies.deliver(&number, ()).is_ok());
+                    assert!(replies.deliver(&number, 7).is_ok());
                     assert_eq!(poll_stream(&mut stream, Waker::noop()), Poll::Ready(true));
                 }
                 stream
@@ -301,7 +303,7 @@ fn last_tests_that_hold_the_next_stream_need_no_stack() {
 /// Each task takes its guard as it is woken, and drops it: the next one in line has the permit.
 fn guards_that_go_to_the_next<G: Send + 'static>(wait: impl Fn() -> WaitFuture<G>) {
     let first = wait().try_take().ok().unwrap().unwrap();
-    let woken = Arc::new(AtomicUsize::new(0));
+    let woken = Arc::new(AtomicU32::new(0));
     for _ in 0..DEEP {
         let slot = Arc::new(Mutex::new(None::<WaitFuture<G>>));
         let (counts, inside) = (woken.clone(), slot.clone());
@@ -354,7 +356,7 @@ fn wakers_of_lost_leases_need_no_stack() {
 fn wakers_that_drop_the_next_need_no_stack() {
     on_a_small_stack(|| {
         let (_timer, waits): (_, Waits) = by_hand();
-        let woken = Arc::new(AtomicUsize::new(0));
+        let woken = Arc::new(AtomicU32::new(0));
         let mut next = None::<BoxedOperation>;
         let mut futures = Vec::new();
         for number in 0..DEEP {
@@ -395,9 +397,8 @@ fn conditions_that_hold_the_next_future_need_no_stack() {
 fn keys_that_hold_the_next_future_need_no_stack() {
     on_a_small_stack(|| {
         let values = Watermarks::on(&ManualTimer::new(), "deep").unwrap();
-        let link = |number, holds| {
-            let holds = Arc::new(holds);
-            values.wait_for_each(&[(Key { number, holds }, 1)], NEVER)
+        let link = |number, holds: OnDrop| {
+            values.wait_for_each(&[(Hooked::holding(number, holds), 1)], NEVER)
         };
         each_holds_the_next(link, || ());
         assert!(values.waits().is_empty());
@@ -406,19 +407,18 @@ fn keys_that_hold_the_next_future_need_no_stack() {
 
 /// Makes a chain of keys that do this with the number of the next as they go, parks what waits for
 /// each, and ends the first.
-fn keys_that_end<F>(park: impl Fn(Key), end: F)
+fn keys_that_end<F>(park: impl Fn(Hooked), end: F)
 where
-    F: Fn(usize) + Clone + Send + 'static,
+    F: Fn(u32) + Clone + Send + 'static,
 {
-    let drops = Arc::new(AtomicUsize::new(0));
+    let drops = Arc::new(AtomicU32::new(0));
     for number in 0..DEEP {
         let (counted, end) = (drops.clone(), end.clone());
         let ends = OnDrop::new(move || {
             counted.fetch_add(1, SeqCst);
             end(number + 1);
         });
-        let holds = Arc::new(ends);
-        park(Key { number, holds });
+        park(Hooked::holding(number, ends));
     }
     end(0);
     assert_eq!(drops.load(SeqCst), DEEP);
@@ -427,9 +427,9 @@ where
 #[test]
 fn keys_that_remove_the_next_value_need_no_stack() {
     on_a_small_stack(|| {
-        let values = Watermarks::<Key>::on(&ManualTimer::new(), "deep").unwrap();
+        let values = Watermarks::<Hooked>::on(&ManualTimer::new(), "deep").unwrap();
         let inside = values.clone();
-        let park = |key: Key| assert_eq!(values.advance(&key, 1), Ok(0));
+        let park = |key: Hooked| assert_eq!(values.advance(&key, 1), Ok(0));
         keys_that_end(park, move |number| _ = inside.remove(&number));
     });
 }
@@ -437,8 +437,8 @@ fn keys_that_remove_the_next_value_need_no_stack() {
 #[test]
 fn keys_that_cancel_or_take_the_next_operation_need_no_stack() {
     on_a_small_stack(|| {
-        let (_timer, waits): (_, Purgatory<Key>) = by_hand();
-        let park = |key: Key| _ = waits.park(never(), &[key], NEVER);
+        let (_timer, waits): (_, Purgatory<Hooked>) = by_hand();
+        let park = |key: Hooked| _ = waits.park(never(), &[key], NEVER);
         let inside = waits.clone();
         keys_that_end(park, move |number| {
             _ = inside.cancel_for_key(&number, "over")
@@ -446,13 +446,8 @@ fn keys_that_cancel_or_take_the_next_operation_need_no_stack() {
         let inside = waits.clone();
         keys_that_end(park, move |number| _ = inside.take_for_key(&number));
         // As the last of two keys.
-        let last = usize::MAX;
-        let holds = Arc::new(OnDrop::new(|| ()));
-        let first = Key {
-            number: last,
-            holds,
-        };
-        let park = |key: Key| _ = waits.park(never(), &[first.clone(), key], NEVER);
+        let first = Hooked::plain(u32::MAX);
+        let park = |key: Hooked| _ = waits.park(never(), &[first.clone(), key], NEVER);
         let inside = waits.clone();
         keys_that_end(park, move |number| {
             _ = inside.cancel_for_key(&number, "over")
@@ -462,44 +457,40 @@ fn keys_that_cancel_or_take_the_next_operation_need_no_stack() {
 }
 
 /// Has a monitor signal a key that does so with the next one as it goes.
-fn signal_by(monitor: &Monitor<Key, ()>, number: usize) {
+fn signal_by(monitor: &Monitor<Hooked, bool>, number: u32) {
     let inside = monitor.clone();
-    let holds = Arc::new(OnDrop::new(move || {
+    let signals = OnDrop::new(move || {
         if number < DEEP {
             signal_by(&inside, number + 1);
         }
-    }));
-    monitor.update_keys(|()| ((), vec![Key { number, holds }]));
+    });
+    monitor.update_keys(|_| ((), vec![Hooked::holding(number, signals)]));
 }
 
 #[test]
 fn keys_that_signal_the_next_by_a_monitor_need_no_stack() {
     on_a_small_stack(|| {
-        let monitor = Monitor::on(&ManualTimer::new(), "deep", ()).unwrap();
+        let monitor = Monitor::on(&ManualTimer::new(), "deep", false).unwrap();
         signal_by(&monitor, 0);
-        assert_eq!(monitor.purgatory().stats().events, DEEP as u64 + 1);
+        assert_eq!(monitor.purgatory().stats().events, u64::from(DEEP) + 1);
     });
 }
 
 /// A value that nobody waits for delivers the next one as it goes.
 #[test]
 fn values_that_are_delivered_to_nobody_need_no_stack() {
-    #[derive(Clone)]
-    struct Value(usize, ReplyScope<Value>);
-
-    impl Drop for Value {
-        fn drop(&mut self) {
-            if self.0 > 0 {
-                let next = Value(self.0 - 1, self.1.clone());
-                assert_eq!(self.1.deliver_up_to(7, next), 0);
+    fn value(number: u32, scope: &ReplyScope<Hooked>) -> Hooked {
+        let scope = scope.clone();
+        Hooked::new(number, move |at| {
+            if at == At::Drop && number > 0 {
+                assert_eq!(scope.deliver_up_to(7, value(number - 1, &scope)), 0);
             }
-        }
+        })
     }
 
     on_a_small_stack(|| {
         let scope = ReplyScope::on(&ManualTimer::new(), "deep").unwrap();
-        let value = Value(DEEP, scope.clone());
-        assert_eq!(scope.deliver_up_to(7, value), 0);
+        assert_eq!(scope.deliver_up_to(7, value(DEEP, &scope)), 0);
     });
 }
 
@@ -507,11 +498,11 @@ fn values_that_are_delivered_to_nobody_need_no_stack() {
 fn keys_that_hold_the_next_permit_need_no_stack() {
     on_a_small_stack(|| {
         let timer = ManualTimer::new();
-        let permits = Permits::<Key>::keyed_builder("deep").timer(&timer);
+        let permits = Permits::<Hooked>::keyed_builder("deep").timer(&timer);
         let permits = permits.build().unwrap();
-        let link = |number, holds| {
-            let holds = Arc::new(holds);
-            permits.try_acquire_for(&Key { number, holds }, 1).unwrap()
+        let link = |number, holds: OnDrop| {
+            let key = Hooked::holding(number, holds);
+            permits.try_acquire_for(&key, 1).unwrap()
         };
         each_holds_the_next(link, || ());
     });
@@ -547,7 +538,7 @@ fn reasons_that_hold_the_next_future_need_no_stack() {
 fn reasons_that_remove_the_next_key_need_no_stack() {
     on_a_small_stack(|| {
         let values = deep_values();
-        let removed = Arc::new(AtomicUsize::new(0));
+        let removed = Arc::new(AtomicU32::new(0));
         for key in 0..DEEP {
             let (inside, counted) = (values.clone(), removed.clone());
             let removes = OnDrop::new(move || {
@@ -596,7 +587,7 @@ impl Executor for InPlace {
 fn jobs_that_an_executor_runs_in_place_need_no_stack() {
     on_a_small_stack(|| {
         let (_timer, waits): (_, Waits) = by_hand_with(|builder| builder.executor(InPlace));
-        let keys: Vec<usize> = (0..20_000).collect();
+        let keys: Vec<u32> = (0..20_000).collect();
         for _ in 0..16 {
             waits.park(never(), &keys, NEVER);
         }

@@ -2,7 +2,7 @@
 
 use crate::support::*;
 
-type Waits = Purgatory<u64>;
+type Waits = Purgatory<u32>;
 
 /// A value that panics as it is dropped; or a task whose last waker does.
 fn panics_on_drop() -> OnDrop {
@@ -23,7 +23,7 @@ fn contained<T>(call: impl FnOnce() -> T) -> T {
 
 #[test]
 fn dropped_future_ends_though_its_waker_panics() {
-    let (_timer, waits) = by_hand_with(|builder| builder.max_parked(1));
+    let (_timer, waits): (_, Waits) = by_hand_with(|builder| builder.max_parked(1));
     let slot = wait_with_itself(&waits, &[1, 2], poll_to_panic);
     assert_eq!(waits.check_and_complete(&1), 0);
     let future = slot.lock().unwrap().take();
@@ -129,9 +129,10 @@ fn kept_replies_that_panic_are_counted_each() {
     let replies = Replies::on(&timer, "replies").unwrap();
     let waits: Waits = Purgatory::on(&timer, "waits").unwrap();
     let asked = || {
-        let stream = replies.expect_many(1, 9, MINUTE).unwrap();
+        let stream = replies.expect_many(1_u32, 9, MINUTE).unwrap();
         for _ in 0..2 {
-            assert!(replies.deliver(&1, panics_on_drop()).is_ok());
+            let value = Hooked::holding(1, panics_on_drop());
+            assert!(replies.deliver(&1, value).is_ok());
         }
         stream
     };
@@ -162,28 +163,17 @@ fn a_reason_of_a_wait_for_a_value_that_panics_is_counted() {
     assert_eq!(waits.stats().panics, 1);
 }
 
-/// A confirmation whose copies end the requests that it is for, and that panics as it is dropped.
-struct Unwanted(Arc<Mutex<Vec<WaitFuture<Unwanted>>>>);
-
-impl Clone for Unwanted {
-    fn clone(&self) -> Self {
-        self.0.lock().unwrap().clear();
-        Unwanted(self.0.clone())
-    }
-}
-
-impl Drop for Unwanted {
-    fn drop(&mut self) {
-        panic!("dropped");
-    }
-}
-
-/// Each of several.
+/// Each of several: the first copy ends the requests that they are for.
 #[test]
 fn undelivered_copies_that_panic_are_counted_each() {
     let scope = ReplyScope::on(&ManualTimer::new(), "client").unwrap();
     let requests: Vec<_> = (0..3).map(|_| scope.expect(MINUTE).unwrap().1).collect();
-    let value = Unwanted(Arc::new(Mutex::new(requests)));
+    let requests = Mutex::new(requests);
+    let value = Hooked::new(0, move |at| match at {
+        At::Clone => requests.lock().unwrap().clear(),
+        At::Drop => panic!("dropped"),
+        At::Eq | At::Hash => (),
+    });
     assert_eq!(contained(|| scope.deliver_up_to(3, value)), 0);
     assert_eq!(scope.waits().stats().panics, 3);
 }

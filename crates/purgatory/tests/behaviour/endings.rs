@@ -197,9 +197,9 @@ fn assert_wakes<K: WatchKey, F: Future + Unpin>(
 #[test]
 fn tasks_are_woken_as_all_waits_end() {
     let timer = ManualTimer::new();
-    let marks: Watermarks<u64> = Watermarks::on(&timer, "test").unwrap();
+    let marks: Watermarks<u32> = Watermarks::on(&timer, "test").unwrap();
     assert_wakes(&timer, &marks.waits(), || marks.wait_for(&1, 1, MINUTE));
-    let replies: Replies<u64, ()> = Replies::on(&timer, "test").unwrap();
+    let replies: Replies<u32, u32> = Replies::on(&timer, "test").unwrap();
     assert_wakes(&timer, &replies.waits(), || {
         replies.expect(1, MINUTE).unwrap()
     });

@@ -133,7 +133,7 @@ fn each_form_tells_the_first_reason_that_holds() {
     let ends = ends.max_parked(1).build().unwrap();
     let places = Permits::builder("places").timer(&timer);
     let places = places.max_parked(1).build().unwrap();
-    let replies = Replies::<u32, ()>::builder("replies").timer(&timer);
+    let replies = Replies::<u32, u32>::builder("replies").timer(&timer);
     let replies = replies.max_parked(1).build().unwrap();
     let wait = |keys: &[u32], timeout| waits.wait(keys, timeout, || false).wait_blocking();
     let reach = |value, timeout| ends.wait_for(&1, value, timeout).wait_blocking().map(drop);
@@ -141,7 +141,7 @@ fn each_form_tells_the_first_reason_that_holds() {
     let reach_none = || ends.wait_for_each(&[], zero).wait_blocking().map(drop);
     let acquire = |weight, timeout| places.acquire(weight, timeout).wait_blocking().map(drop);
     let expect = |key, timeout| match replies.expect(key, timeout) {
-        Ok(reply) => reply.wait_blocking(),
+        Ok(reply) => reply.wait_blocking().map(drop),
         Err(refused) => Err(refused.reason),
     };
     ends.advance(&1, 5).unwrap();

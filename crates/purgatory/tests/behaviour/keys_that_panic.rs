@@ -2,21 +2,18 @@
 //! `Drop` panics harm no other operation.
 #![cfg(not(loom))]
 
-use std::{
-    hash::{Hash, Hasher},
-    panic::resume_unwind,
-};
+use std::panic::resume_unwind;
 
 use crate::support::*;
 
 /// A key that cannot be stored.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Uncloneable(u32);
-
-impl Clone for Uncloneable {
-    fn clone(&self) -> Self {
-        resume_unwind(Box::new("cloned")) // without a message
-    }
+fn uncloneable(number: u32) -> Hooked {
+    let fails = |at| {
+        if at == At::Clone {
+            resume_unwind(Box::new("cloned")) // without a message
+        }
+    };
+    Hooked::new(number, fails)
 }
 
 /// Makes a call that unwinds, with a value that looks into its form as it is dropped: that waits for
@@ -38,11 +35,11 @@ fn seen_by_dropped<T: Send + 'static>(
 #[test]
 fn operation_whose_key_panics_is_dropped_unlocked() {
     for count in [1, 2] {
-        let (_timer, waits): (_, Purgatory<Uncloneable>) = by_hand();
+        let (_timer, waits): (_, Purgatory<Hooked>) = by_hand();
         let (looks, own) = (waits.clone(), waits.clone());
         let park = move |value| {
             let operation = when(|| false, move |_| drop(value));
-            let keys = [Uncloneable(1), Uncloneable(2)];
+            let keys = [uncloneable(1), uncloneable(2)];
             _ = own.try_complete_else_watch(operation, &keys[..count], NEVER);
         };
         assert_eq!(
@@ -60,8 +57,8 @@ fn operation_whose_key_panics_is_dropped_unlocked() {
 fn callback_whose_key_panics_is_dropped_unlocked() {
     let (_timer, waits, values) = watermarks_with(|builder| builder.shards(1));
     let looks = values.clone();
-    let park = move |value| _ = values.park(&Uncloneable(1), 1, NEVER, move |_| drop(value));
-    let seen = seen_by_dropped(move || looks.value(&Uncloneable(1)), park);
+    let park = move |value| _ = values.park(&uncloneable(1), 1, NEVER, move |_| drop(value));
+    let seen = seen_by_dropped(move || looks.value(&uncloneable(1)), park);
     assert_eq!(seen, None);
     assert_nothing_waits(&waits);
 }
@@ -71,24 +68,24 @@ thread_local! {
     static COMPARED: RefCell<Option<Box<dyn FnMut() -> bool>>> = const { RefCell::new(None) };
 }
 
-/// A key whose `Eq` calls out, and may panic.
-#[allow(
-    clippy::derived_hash_with_manual_eq,
-    reason = "equal keys have one hash"
-)]
-#[derive(Clone, Debug, Eq, Hash)]
-struct Comparable(u32);
-
-impl PartialEq for Comparable {
-    fn eq(&self, other: &Self) -> bool {
-        if let Some(mut compared) = COMPARED.take() {
-            if compared() {
-                resume_unwind(Box::new("compared")); // without a message
-            }
-            COMPARED.set(Some(compared));
+/// Called as keys are compared, and may panic.
+fn compared() {
+    if let Some(mut compared) = COMPARED.take() {
+        if compared() {
+            resume_unwind(Box::new("compared")); // without a message
         }
-        self.0 == other.0
+        COMPARED.set(Some(compared));
     }
+}
+
+/// A key whose `Eq` calls out.
+fn comparable(number: u32) -> Hooked {
+    let calls = |at| {
+        if at == At::Eq {
+            compared();
+        }
+    };
+    Hooked::new(number, calls)
 }
 
 /// Lets keys be compared this many times; the next one panics.
@@ -111,13 +108,13 @@ fn with_comparisons<T>(count: usize, work: impl FnOnce() -> T) -> thread::Result
 /// The entry is there by then, with one watch of two and its place.
 #[test]
 fn a_park_whose_last_key_panics_leaves_nothing() {
-    let (_timer, waits): (_, Purgatory<Comparable>) = by_hand_with(|builder| builder.max_parked(2));
-    waits.park(never(), &[Comparable(1)], NEVER);
-    let keys = [3, 2, 1].map(Comparable);
+    let (_timer, waits): (_, Purgatory<Hooked>) = by_hand_with(|builder| builder.max_parked(2));
+    waits.park(never(), &[comparable(1)], NEVER);
+    let keys = [3, 2, 1].map(comparable);
     let park = || waits.try_complete_else_watch(never(), &keys, NEVER);
     assert!(with_comparisons(0, park).is_err());
     assert_eq!((waits.len(), waits.watched(), waits.keys()), (1, 1, 1));
-    waits.park(never(), &[Comparable(2)], NEVER);
+    waits.park(never(), &[comparable(2)], NEVER);
     assert_eq!(waits.stats().checks, 3);
 }
 
@@ -125,18 +122,18 @@ fn a_park_whose_last_key_panics_leaves_nothing() {
 #[test]
 fn panic_of_key_signalled_in_callback_is_counted() {
     for several in [false, true] {
-        let (_timer, waits): (_, Purgatory<Comparable>) = by_hand();
-        let monitor = Monitor::over(waits.clone(), ());
+        let (_timer, waits): (_, Purgatory<Hooked>) = by_hand();
+        let monitor = Monitor::over(waits.clone(), false);
         let inside = monitor.clone();
         let signals = move |_| {
             match several {
-                true => inside.update_keys(|()| ((), vec![Comparable(1), Comparable(2)])),
-                false => inside.update_key(&Comparable(1), |()| ()),
+                true => inside.update_keys(|_| ((), vec![comparable(1), comparable(2)])),
+                false => inside.update_key(&comparable(1), |_| ()),
             }
             panic_after(0);
         };
-        waits.park(never(), &[Comparable(1)], NEVER);
-        let parked = waits.try_complete_else_watch(when(|| true, signals), &[Comparable(2)], NEVER);
+        waits.park(never(), &[comparable(1)], NEVER);
+        let parked = waits.try_complete_else_watch(when(|| true, signals), &[comparable(2)], NEVER);
         COMPARED.set(None);
         let left = (waits.len(), waits.stats().panics);
         assert_eq!(
@@ -150,12 +147,12 @@ fn panic_of_key_signalled_in_callback_is_counted() {
 /// The shard is free by then: the value looks at the waits.
 #[test]
 fn a_reply_whose_key_panics_is_dropped_unlocked() {
-    let replies = Replies::<Comparable, OnDrop>::on(&ManualTimer::new(), "test").unwrap();
-    let _reply = replies.expect(Comparable(1), NEVER).unwrap();
+    let replies = Replies::<Hooked, Hooked>::on(&ManualTimer::new(), "test").unwrap();
+    let _reply = replies.expect(comparable(1), NEVER).unwrap();
     let waits = replies.waits();
     let deliver = move |value| {
         panic_after(0);
-        _ = replies.deliver(&Comparable(1), value);
+        _ = replies.deliver(&comparable(1), Hooked::holding(1, value));
     };
     assert_eq!(seen_by_dropped(move || waits.len(), deliver), 1);
 }
@@ -166,14 +163,14 @@ const MANY: usize = 150;
 /// The key is looked up once, whatever waits for it: what the value reaches is found again by the value.
 #[test]
 fn a_change_that_has_begun_ends_all_waits_of_its_key() {
-    type Change = fn(&Watermarks<Comparable>, &Comparable) -> usize;
+    type Change = fn(&Watermarks<Hooked>, &Hooked) -> usize;
     let changes: [(Change, bool); 2] = [
         (|values, key| values.advance(key, 5).unwrap(), true),
         (|values, key| values.remove(key), false),
     ];
     for (change, completes) in changes {
         let (_timer, waits, values) = watermarks();
-        let key = Comparable(1);
+        let key = comparable(1);
         let mut parked: Vec<_> = (0..MANY).map(|_| values.wait_for(&key, 5, NEVER)).collect();
         let ended = with_comparisons(1, || change(&values, &key));
         assert_eq!(ended.unwrap(), MANY);
@@ -186,20 +183,6 @@ fn a_change_that_has_begun_ends_all_waits_of_its_key() {
     }
 }
 
-/// A key that panics as it is dropped, once it is armed, if its number is even and not 0.
-type Undroppable = Numbered<Panics>;
-
-#[derive(Clone, Debug)]
-struct Panics(bool, Arc<AtomicBool>);
-
-impl Drop for Panics {
-    fn drop(&mut self) {
-        if self.0 && self.1.load(SeqCst) {
-            panic!("dropped");
-        }
-    }
-}
-
 /// Makes a call as such keys panic. Their panics are contained.
 #[track_caller]
 fn armed<T>(armed: &Arc<AtomicBool>, call: impl FnOnce() -> T) -> T {
@@ -209,15 +192,19 @@ fn armed<T>(armed: &Arc<AtomicBool>, call: impl FnOnce() -> T) -> T {
     called.expect("the panics are contained")
 }
 
-fn undroppable(number: usize, armed: &Arc<AtomicBool>) -> Undroppable {
-    let holds = Panics(number > 0 && number % 2 == 0, armed.clone());
-    Undroppable { number, holds }
+/// A key that panics as it is dropped, once it is armed, if its number is even and not 0.
+fn undroppable(number: u32, armed: &Arc<AtomicBool>) -> Hooked {
+    let panics = number > 0 && number % 2 == 0;
+    let armed = armed.clone();
+    Hooked::new(number, move |at| {
+        assert!(at != At::Drop || !panics || !armed.load(SeqCst), "dropped");
+    })
 }
 
 /// Whether it is their first key or another, and whatever ends them.
 #[test]
 fn a_key_that_panics_as_it_is_dropped_harms_no_other_operation() {
-    type End = fn(&ManualTimer, &Purgatory<Undroppable>, &Undroppable);
+    type End = fn(&ManualTimer, &Purgatory<Hooked>, &Hooked);
     let ends: [End; 3] = [
         |timer, _, _| timer.advance(SECOND),
         |_, waits, shared| assert_eq!(waits.check_and_complete(shared), 3),
@@ -257,15 +244,16 @@ fn a_key_that_panics_as_it_is_dropped_harms_no_other_operation() {
 
 #[test]
 fn a_key_that_panics_as_its_request_is_answered_is_contained() {
-    let replies: Replies<Undroppable, u8> = Replies::on(&ManualTimer::new(), "test").unwrap();
+    let replies: Replies<Hooked, Hooked> = Replies::on(&ManualTimer::new(), "test").unwrap();
     let panics = Arc::new(AtomicBool::new(false));
     let key = || undroppable(2, &panics);
     let mut reply = replies.expect(key(), MINUTE).unwrap();
     let asked = key();
-    assert_eq!(armed(&panics, || replies.deliver(&asked, 7)), Ok(()));
+    let deliver = || replies.deliver(&asked, Hooked::plain(7));
+    assert_eq!(armed(&panics, deliver), Ok(()));
     assert_eq!(
         (over(&mut reply), replies.waits().stats().panics),
-        (Ok(7), 1)
+        (Ok(Hooked::plain(7)), 1)
     );
 }
 
@@ -302,9 +290,9 @@ fn keys_of_a_failure_that_panic_are_contained() {
 fn members_that_panic_as_they_are_dropped_harm_no_other() {
     let panics = Arc::new(AtomicBool::new(false));
     let sets = ReplicaSets::on(&ManualTimer::new(), "test").unwrap();
-    let members = [1, 2].map(|number| ((number, undroppable(2, &panics)), 7));
+    let members = [2, 4].map(|number| (undroppable(number, &panics), 7));
     let twice = [&members[..], &members[..]].concat();
-    let set = |epoch, members: Vec<_>| sets.set(&1, epoch, members, 7, Rule::all());
+    let set = |epoch, members: Vec<_>| sets.set(&1_u32, epoch, members, 7, Rule::all());
     let (first, second, third) = (members.to_vec(), members.to_vec(), members.to_vec());
     assert_eq!(set(1, first), Ok(0));
     let leader = &members[0].0;
@@ -324,9 +312,8 @@ fn members_that_panic_as_they_are_dropped_harm_no_other() {
 #[test]
 fn a_park_whose_last_key_panics_contains_the_reason_of_its_end() {
     for first in 2.. {
-        let (_timer, waits): (_, Purgatory<Comparable>) =
-            by_hand_with(|builder| builder.shards(64));
-        waits.park(never(), &[Comparable(1)], NEVER);
+        let (_timer, waits): (_, Purgatory<Hooked>) = by_hand_with(|builder| builder.shards(64));
+        waits.park(never(), &[comparable(1)], NEVER);
         let cancels = waits.clone();
         let mut is_first = true;
         let cancel = move || {
@@ -337,14 +324,14 @@ fn a_park_whose_last_key_panics_contains_the_reason_of_its_end() {
             let (send, is_left) = mpsc::channel();
             thread::spawn(move || {
                 let reason = Reason::with("late", OnDrop::new(|| panic!("dropped")));
-                let ended = cancels.cancel_for_key(&Comparable(first), reason);
+                let ended = cancels.cancel_for_key(&comparable(first), reason);
                 let _ = send.send(ended);
             });
             // For ever, if both keys lie in one shard, which is locked.
             is_left.recv_timeout(SECOND) == Ok(0)
         };
         COMPARED.set(Some(Box::new(cancel)));
-        let keys = [first, 1].map(Comparable);
+        let keys = [first, 1].map(comparable);
         let park = || waits.try_complete_else_watch(never(), &keys, NEVER);
         let parked = catch_unwind(AssertUnwindSafe(park));
         COMPARED.set(None);
@@ -359,7 +346,7 @@ fn a_park_whose_last_key_panics_contains_the_reason_of_its_end() {
 /// Those that a signal inside a callback keeps until it is its turn.
 #[test]
 fn keys_that_panic_behind_a_signal_in_a_callback_are_contained() {
-    let (_timer, waits): (_, Purgatory<Undroppable>) = by_hand();
+    let (_timer, waits): (_, Purgatory<Hooked>) = by_hand();
     let panics = Arc::new(AtomicBool::new(false));
     let key = |number| undroppable(number, &panics);
     waits.park(never(), &[key(2)], NEVER);
@@ -380,8 +367,8 @@ fn keys_that_panic_behind_a_signal_in_a_callback_are_contained() {
 fn keys_that_panic_behind_a_change_are_contained() {
     let panics = Arc::new(AtomicBool::new(false));
     let key = |number| undroppable(number, &panics);
-    let changes = Monitor::on(&ManualTimer::new(), "test", ()).unwrap();
-    let _waits = changes.wait(&[key(2), key(3)], NEVER, |()| false);
+    let changes = Monitor::on(&ManualTimer::new(), "test", false).unwrap();
+    let _waits = changes.wait(&[key(2), key(3)], NEVER, |is_over| *is_over);
     let change = |by: &dyn Fn()| {
         let before = changes.purgatory().stats().panics;
         assert!(catch_unwind(AssertUnwindSafe(by)).is_ok());
@@ -389,15 +376,15 @@ fn keys_that_panic_behind_a_change_are_contained() {
         changes.purgatory().stats().panics - before
     };
     let arm = || panics.store(true, SeqCst);
-    assert_eq!(change(&|| changes.update(|()| arm())), 1);
+    assert_eq!(change(&|| changes.update(|_| arm())), 1);
     let keys = || vec![key(2), key(2)];
-    let both = || changes.update_keys(|()| (arm(), keys()));
+    let both = || changes.update_keys(|_| (arm(), keys()));
     assert_eq!(change(&both), 2);
     // Inside a callback they are left to its call.
     let (own, inside) = (panics.clone(), changes.clone());
     let keys = keys();
     let update = move |_| {
-        inside.update_keys(|()| ((), keys));
+        inside.update_keys(|_| ((), keys));
         own.store(true, SeqCst);
     };
     changes
@@ -461,12 +448,12 @@ fn a_key_that_panics_behind_a_hook_that_panics_is_contained() {
 #[test]
 fn a_change_whose_last_key_panics_signals_the_others() {
     let ready = Monitor::on(&ManualTimer::new(), "test", false).unwrap();
-    let mut wait = ready.wait(&[Comparable(1)], NEVER, |ready| *ready);
-    let mut other = ready.wait(&[Comparable(2)], NEVER, |ready| *ready);
+    let mut wait = ready.wait(&[comparable(1)], NEVER, |ready| *ready);
+    let mut other = ready.wait(&[comparable(2)], NEVER, |ready| *ready);
     let change = || {
         ready.update_keys(|ready| {
             *ready = true;
-            ((), vec![Comparable(1), Comparable(2)])
+            ((), vec![comparable(1), comparable(2)])
         })
     };
     assert!(with_comparisons(1, change).is_err());
@@ -474,35 +461,17 @@ fn a_change_whose_last_key_panics_signals_the_others() {
     assert!(poll(&mut other).is_pending());
 }
 
-/// A key that panics as it is compared, and as it is dropped.
-#[derive(Clone, Debug)]
-struct Fragile {
-    compared: Comparable,
-    _dropped: Panics,
-}
-
-impl PartialEq for Fragile {
-    fn eq(&self, other: &Self) -> bool {
-        self.compared == other.compared
-    }
-}
-
-impl Eq for Fragile {}
-
-impl Hash for Fragile {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.compared.hash(state);
-    }
-}
-
 /// As the panic of its `Eq` is under way, that of its drop would be an abort.
 #[test]
 fn a_change_whose_key_panics_twice_reaches_the_caller() {
     let panics = Arc::new(AtomicBool::new(false));
-    let key = |number| Fragile {
-        compared: Comparable(number),
-        _dropped: Panics(true, panics.clone()),
-    };
+    let armed = panics.clone();
+    let fragile = Hooked::new(0, move |at| match at {
+        At::Eq => compared(),
+        At::Drop => assert!(!armed.load(SeqCst), "dropped"),
+        At::Clone | At::Hash => (),
+    });
+    let key = |number| fragile.like(number);
     let ready = Monitor::on(&ManualTimer::new(), "test", false).unwrap();
     let mut wait = ready.wait(&[key(1)], NEVER, |ready| *ready);
     let change = |keys: &[u32]| {

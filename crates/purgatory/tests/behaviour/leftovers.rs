@@ -5,7 +5,7 @@ use allocation_counter::measure;
 
 use crate::support::*;
 
-const MANY: u64 = 20_000;
+const MANY: u32 = 20_000;
 
 /// What a shard and a thread keep for the next peak, at most. It does not grow with `MANY`.
 const KEPT: i64 = 64 << 10;
@@ -15,10 +15,13 @@ const KEPT: i64 = 64 << 10;
 fn leaves_nothing(work: impl FnOnce()) {
     let measured = measure(work);
     assert!(measured.bytes_current < KEPT, "{measured:?}");
-    assert!(measured.bytes_max > MANY, "it took some: {measured:?}");
+    assert!(
+        measured.bytes_max > MANY.into(),
+        "it took some: {measured:?}"
+    );
 }
 
-fn values(timer: &ManualTimer) -> Watermarks<u64> {
+fn values(timer: &ManualTimer) -> Watermarks<u32> {
     Watermarks::builder("test")
         .timer(timer)
         .shards(1)
@@ -49,14 +52,14 @@ fn callbacks_that_ended_leave_nothing() {
         &|| assert_eq!(waits.cancel_all("gone"), MANY as usize),
         &|| timer.advance(MINUTE),
         &|| {
-            values.advance(&1, MANY).unwrap();
+            values.advance(&1, MANY.into()).unwrap();
             values.remove(&1);
         },
     ];
     for end in ends {
         leaves_nothing(|| {
             for threshold in 1..=MANY {
-                values.park(&1, threshold, MINUTE, drop).unwrap();
+                values.park(&1, threshold.into(), MINUTE, drop).unwrap();
             }
             assert!(!waits.is_empty());
             end();
@@ -68,7 +71,7 @@ fn callbacks_that_ended_leave_nothing() {
 #[test]
 fn keys_whose_permits_came_back_leave_nothing() {
     let timer = ManualTimer::new();
-    let permits = Permits::<u64>::keyed_builder("test")
+    let permits = Permits::<u32>::keyed_builder("test")
         .timer(&timer)
         .shards(1);
     let permits = permits.build().unwrap();
@@ -89,7 +92,7 @@ fn keys_whose_permits_came_back_leave_nothing() {
 
 #[test]
 fn requests_that_are_over_leave_nothing() {
-    let replies = Replies::<u64, u64>::builder("test")
+    let replies = Replies::<u32, u32>::builder("test")
         .timer(&ManualTimer::new())
         .shards(1);
     let replies = replies.build().unwrap();
@@ -101,7 +104,7 @@ fn requests_that_are_over_leave_nothing() {
         }
         replies.fail_all("closed");
         let ended = expected.iter_mut().map(over);
-        assert_eq!(ended.filter(Result::is_ok).count() as u64, MANY / 2);
+        assert_eq!(ended.filter(Result::is_ok).count() as u32, MANY / 2);
     });
 }
 
@@ -109,7 +112,7 @@ fn requests_that_are_over_leave_nothing() {
 /// or as that takes the answer.
 #[test]
 fn requests_that_moved_leave_nothing() {
-    let client = ReplyScope::<u64>::builder("test").timer(&ManualTimer::new());
+    let client = ReplyScope::<&str>::builder("test").timer(&ManualTimer::new());
     let client = client.shards(2).build().unwrap();
     let scopes: [_; 16] = std::array::from_fn(|_| client.another());
     let ask_and_move = |_| {
@@ -125,8 +128,8 @@ fn requests_that_moved_leave_nothing() {
         let mut asked: Vec<_> = (0..MANY / 16).map(ask_and_move).collect();
         drop(asked.split_off(asked.len() / 2));
         for (number, reply) in &mut asked {
-            scopes[15].deliver(*number, 7).unwrap();
-            assert_eq!(over(reply), Ok(7));
+            scopes[15].deliver(*number, "reply").unwrap();
+            assert_eq!(over(reply), Ok("reply"));
         }
     });
 }
@@ -134,7 +137,7 @@ fn requests_that_moved_leave_nothing() {
 /// A request that moves on leaves no entry behind, polled or not.
 #[test]
 fn a_request_that_moves_often_takes_no_memory() {
-    let client = ReplyScope::<u64>::builder("test").timer(&ManualTimer::new());
+    let client = ReplyScope::<&str>::builder("test").timer(&ManualTimer::new());
     let mut scope = client.shards(2).build().unwrap();
     let (mut number, mut replies) = scope.expect_many(2, NEVER).unwrap();
     assert!(poll(&mut replies.next_reply()).is_pending());
@@ -147,12 +150,12 @@ fn a_request_that_moves_often_takes_no_memory() {
             }
         });
         assert!(moved.bytes_current < KEPT, "{moved:?}");
-        scope.deliver(number, 7).unwrap();
+        scope.deliver(number, "reply").unwrap();
     };
     move_on();
-    assert_eq!(over(&mut replies.next_reply()), Some(Ok(7)));
+    assert_eq!(over(&mut replies.next_reply()), Some(Ok("reply")));
     move_on();
-    assert_eq!(over(&mut replies.next_reply()), Some(Ok(7)));
+    assert_eq!(over(&mut replies.next_reply()), Some(Ok("reply")));
 }
 
 /// Callbacks that end inside another wait in a queue of the thread.

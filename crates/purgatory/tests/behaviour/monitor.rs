@@ -15,10 +15,10 @@ fn monitor() -> (Waits, Monitor<&'static str, Numbers>) {
 /// By each change that signals several keys, also inside a callback, and with a key given twice.
 #[test]
 fn a_change_of_many_keys_checks_each_wait_once() {
-    let keys: Vec<u64> = (0..100).collect();
-    let monitor = Monitor::new("monitor", Numbers::new()).unwrap();
+    let keys: Vec<u32> = (0..100).collect();
+    let monitor = Monitor::new("monitor", false).unwrap();
     let counts = [(); 4].map(|()| Arc::new(AtomicUsize::new(0)));
-    let wait = |keys: &[u64], count: &Arc<AtomicUsize>| {
+    let wait = |keys: &[u32], count: &Arc<AtomicUsize>| {
         let count = count.clone();
         monitor.wait(keys, NEVER, move |_| {
             count.fetch_add(1, SeqCst);

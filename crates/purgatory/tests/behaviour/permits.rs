@@ -45,7 +45,7 @@ fn no_permits_are_given_out_after_a_shutdown() {
 #[test]
 fn weights_of_any_size_return_to_their_key() {
     let timer = ManualTimer::new();
-    let permits = Permits::<u8>::keyed_builder("test")
+    let permits = Permits::<u32>::keyed_builder("test")
         .timer(&timer)
         .limit(u64::MAX);
     let permits = permits.build().unwrap();

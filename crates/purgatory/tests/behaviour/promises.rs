@@ -42,7 +42,7 @@ fn an_operation_has_one_outcome_whatever_follows() {
 fn an_event_between_check_and_watch_is_not_lost() {
     let keys: Vec<u32> = (0..20).collect();
     for keys in [&keys[..1], &keys[..3], &keys[..]] {
-        let (_timer, purgatory): (_, Purgatory<u32, Op>) = by_hand();
+        let (_timer, purgatory): (_, Purgatory<u32>) = by_hand();
         let probe = Probe::new();
         let raised = purgatory.clone();
         let seen = Probe::new();

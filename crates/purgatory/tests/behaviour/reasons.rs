@@ -67,7 +67,7 @@ fn a_future_gets_the_value_of_its_cancel() {
     let expected = Some(UNKNOWN_TOPIC);
     assert_eq!(code_of(over(&mut fetched).unwrap_err()), expected);
 
-    let replies: Replies<u32, ()> = Replies::new("replies").unwrap();
+    let replies: Replies<u32, u32> = Replies::new("replies").unwrap();
     let mut reply = replies.expect(1, MINUTE).unwrap();
     assert_eq!(replies.fail_all(Reason::with("closed", UNKNOWN_TOPIC)), 1);
     assert_eq!(code_of(over(&mut reply).unwrap_err()), Some(UNKNOWN_TOPIC));

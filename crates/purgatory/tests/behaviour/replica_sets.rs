@@ -1,13 +1,14 @@
 //! `ReplicaSets`: callbacks, members' own code, other types. (Each call beside a reference:
 //! `models/replica_sets`.)
 
-use std::{cell::Cell, sync::atomic::AtomicU8};
+use std::cell::Cell;
 
 use crate::support::*;
 
-type Sets = ReplicaSets<&'static str, u8>;
+type Sets = ReplicaSets<(), usize>;
 
-const LOG: &str = "orders-0";
+/// The one group.
+const LOG: () = ();
 
 /// A group in epoch 1 with these values of members 0, 1, ...
 fn group(values: &[u64], rule: Rule) -> (ManualTimer, Sets) {
@@ -20,7 +21,7 @@ fn group(values: &[u64], rule: Rule) -> (ManualTimer, Sets) {
 }
 
 /// The group in epoch 1.
-fn led(sets: &Sets) -> InEpoch<'_, Sets, &'static str> {
+fn led(sets: &Sets) -> InEpoch<'_, Sets, ()> {
     sets.in_epoch(&LOG, 1)
 }
 
@@ -28,7 +29,7 @@ fn led(sets: &Sets) -> InEpoch<'_, Sets, &'static str> {
 fn callback_of_an_epoch_is_called_for_that_alone() {
     let (_timer, sets) = group(&[5, 5], Rule::all());
     let told = Arc::new(Mutex::new(Vec::new()));
-    let tell = |number: u8| {
+    let tell = |number: u32| {
         let told = told.clone();
         move |outcome| told.lock().unwrap().push((number, outcome))
     };
@@ -69,60 +70,6 @@ fn callbacks_call_back() {
     assert_eq!(sets.members(&LOG), [(3, 20)]);
 }
 
-/// The thing that a member's code does at its next call.
-#[derive(Clone, Copy, PartialEq)]
-#[repr(u8)]
-enum Fails {
-    Never,
-    Eq,
-    Clone,
-}
-
-/// A member whose `Eq` and `Clone` panic when told to, and whose `Drop` calls back.
-struct Hostile {
-    number: u8,
-    fails: Arc<AtomicU8>,
-    calls: Weak<dyn Fn() + Send + Sync>,
-}
-
-impl Hostile {
-    fn fails(&self, at: Fails) {
-        assert!(self.fails.load(SeqCst) != at as u8, "a member's code");
-    }
-
-    fn like(&self, number: u8) -> Self {
-        Hostile {
-            number,
-            fails: self.fails.clone(),
-            calls: self.calls.clone(),
-        }
-    }
-}
-
-impl PartialEq for Hostile {
-    fn eq(&self, other: &Self) -> bool {
-        self.fails(Fails::Eq);
-        self.number == other.number
-    }
-}
-
-impl Eq for Hostile {}
-
-impl Clone for Hostile {
-    fn clone(&self) -> Self {
-        self.fails(Fails::Clone);
-        self.like(self.number)
-    }
-}
-
-impl Drop for Hostile {
-    fn drop(&mut self) {
-        if let Some(call) = self.calls.upgrade() {
-            call();
-        }
-    }
-}
-
 /// A set is looked at under its lock alone.
 #[test]
 fn members_need_no_sync() {
@@ -136,35 +83,35 @@ fn members_need_no_sync() {
 
 #[test]
 fn panics_of_members_change_nothing_and_lock_nothing() {
-    let sets: ReplicaSets<u8, Hostile> = ReplicaSets::new("test").unwrap();
-    let calls: Arc<dyn Fn() + Send + Sync> = Arc::new(|| ());
-    let a = Hostile {
-        number: 0,
-        fails: Arc::default(),
-        calls: Arc::downgrade(&calls),
-    };
+    let sets: ReplicaSets<u32, Hooked> = ReplicaSets::new("test").unwrap();
+    let fails = Arc::new(Mutex::new(None));
+    let own = fails.clone();
+    let a = Hooked::new(0, move |at| {
+        let fails = *own.lock().unwrap();
+        assert!(fails != Some(at), "a member's code");
+    });
     let b = a.like(1);
     let set = [(a.clone(), 9), (b.clone(), 5)];
     sets.set(&1, 1, set, 9, Rule::all()).unwrap();
     let mut wait = sets.in_epoch(&1, 1).wait_for(7, NEVER);
-    let panics = |at: Fails, act: &dyn Fn()| {
-        a.fails.store(at as u8, SeqCst);
+    let panics = |at: At, act: &dyn Fn()| {
+        *fails.lock().unwrap() = Some(at);
         assert!(catch_unwind(AssertUnwindSafe(act)).is_err());
-        a.fails.store(Fails::Never as u8, SeqCst);
-        let values: Vec<(u8, u64)> = sets
+        *fails.lock().unwrap() = None;
+        let values: Vec<(u32, u64)> = sets
             .members(&1)
             .iter()
             .map(|(member, value)| (member.number, *value))
             .collect();
         assert_eq!(values, [(0, 9), (1, 5)]);
     };
-    panics(Fails::Eq, &|| _ = sets.in_epoch(&1, 1).report(&b, 7));
-    panics(Fails::Eq, &|| _ = sets.in_epoch(&1, 1).join(a.like(2), 9));
-    panics(Fails::Eq, &|| _ = sets.in_epoch(&1, 1).leave(&b));
+    panics(At::Eq, &|| _ = sets.in_epoch(&1, 1).report(&b, 7));
+    panics(At::Eq, &|| _ = sets.in_epoch(&1, 1).join(a.like(2), 9));
+    panics(At::Eq, &|| _ = sets.in_epoch(&1, 1).leave(&b));
     let next = || vec![(a.like(0), 9), (a.like(1), 9)];
-    panics(Fails::Eq, &|| _ = sets.set(&1, 2, next(), 9, Rule::all()));
-    panics(Fails::Clone, &|| _ = sets.members(&1));
-    panics(Fails::Clone, &|| _ = sets.lagging(&1));
+    panics(At::Eq, &|| _ = sets.set(&1, 2, next(), 9, Rule::all()));
+    panics(At::Clone, &|| _ = sets.members(&1));
+    panics(At::Clone, &|| _ = sets.lagging(&1));
     assert!(poll(&mut wait).is_pending());
     assert_eq!(sets.in_epoch(&1, 1).report(&b, 7), Ok(1));
     assert_eq!(over(&mut wait), Ok(7));
@@ -173,22 +120,19 @@ fn panics_of_members_change_nothing_and_lock_nothing() {
 /// A member is dropped with nothing locked: its `Drop` may ask for the group.
 #[test]
 fn members_that_go_are_dropped_unlocked() {
-    let sets: ReplicaSets<u8, Hostile> = ReplicaSets::new("test").unwrap();
+    let sets: ReplicaSets<u32, Hooked> = ReplicaSets::new("test").unwrap();
     let other = sets.clone();
-    let drops = Arc::new(AtomicU8::new(0));
+    let drops = Arc::new(AtomicUsize::new(0));
     let counted = drops.clone();
-    let calls: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
-        _ = other.watermark(&1);
-        _ = other.in_epoch(&9, 2).join(unheard(), 0); // a group that is not there
-        counted.fetch_add(1, SeqCst);
+    let a = Hooked::new(0, move |at| {
+        if at == At::Drop {
+            _ = other.watermark(&1);
+            _ = other.in_epoch(&9, 2).join(Hooked::plain(200), 0); // a group that is not there
+            counted.fetch_add(1, SeqCst);
+        }
     });
-    let a = Hostile {
-        number: 0,
-        fails: Arc::default(),
-        calls: Arc::downgrade(&calls),
-    };
     let set = || vec![(a.like(0), 9), (a.like(1), 9), (a.like(2), 9)];
-    let dropped = |act: &dyn Fn(), count: u8| {
+    let dropped = |act: &dyn Fn(), count: usize| {
         drops.store(0, SeqCst);
         act();
         assert_eq!(drops.load(SeqCst), count);
@@ -216,28 +160,18 @@ fn members_that_go_are_dropped_unlocked() {
     dropped(&|| _ = sets.remove(&1), 2);
 }
 
-/// A member whose drop calls nobody.
-fn unheard() -> Hostile {
-    let nobody: Weak<fn()> = Weak::new();
-    Hostile {
-        number: 200,
-        fails: Arc::default(),
-        calls: nobody,
-    }
-}
-
 #[test]
 fn values_and_groups_may_be_of_other_types() {
-    let sets = ReplicaSets::<String, char>::new("test").unwrap();
+    let sets = ReplicaSets::<String, &str>::new("test").unwrap();
     let sets = sets.with_values::<i64>();
-    sets.set("a", 0, [('x', -5), ('y', -9)], -5, Rule::all())
+    sets.set("a", 0, [("x", -5), ("y", -9)], -5, Rule::all())
         .unwrap();
     assert_eq!(sets.watermark("a"), Some(-9));
     let mut wait = sets.in_epoch("a", 0).wait_for(-5, NEVER);
-    let low = sets.in_epoch("a", 0).report(&'y', -12).unwrap_err();
+    let low = sets.in_epoch("a", 0).report(&"y", -12).unwrap_err();
     let text = "it is 3 behind what it needs to be in the replica set, or to lead it";
     assert_eq!(low.to_string(), text);
-    assert_eq!(sets.in_epoch("a", 0).report(&'y', -4), Ok(1));
+    assert_eq!(sets.in_epoch("a", 0).report(&"y", -4), Ok(1));
     assert_eq!(poll(&mut wait), Poll::Ready(Ok(-5)));
 }
 
@@ -261,7 +195,7 @@ fn nobody_lags_behind_a_member_that_has_left() {
 #[test]
 fn a_late_report_of_the_last_start_does_not_count_for_the_next() {
     let sets = ReplicaSets::new("test").unwrap();
-    let (leader, last_start, this_start) = (("a", 1), ("b", 1), ("b", 2));
+    let (leader, last_start, this_start) = ("a-1", "b-1", "b-2");
     sets.set(&LOG, 1, [(leader, 5), (last_start, 5)], 5, Rule::all())
         .unwrap();
     let log = sets.in_epoch(&LOG, 1);

@@ -2,7 +2,7 @@
 
 use crate::support::*;
 
-type Texts = Replies<u64, &'static str>;
+type Texts = Replies<u32, &'static str>;
 
 /// An expired reply has ended, though the executor has not run its callback yet.
 #[test]
@@ -66,12 +66,13 @@ fn an_answer_outlives_what_gave_it() {
 
 #[test]
 fn keys_are_moved_in_and_go_with_their_reply() {
-    let builder = Replies::<Counted, ()>::builder("test").timer(&ManualTimer::new());
+    let builder = Replies::<Hooked, Hooked>::builder("test").timer(&ManualTimer::new());
     let replies = builder.build().unwrap();
-    let key = Counted::new(0);
+    let (clones, counts) = counting();
+    let key = Hooked::new(0, counts);
     let mut reply = replies.expect(key.like(1), SECOND).unwrap();
     drop(replies.expect(key.like(2), SECOND).unwrap());
-    assert_eq!(replies.deliver(&1, ()), Ok(()));
-    assert_eq!((key.alive(), key.clones()), (1, 0));
-    assert_eq!(over(&mut reply), Ok(()));
+    assert_eq!(replies.deliver(&1, Hooked::plain(7)), Ok(()));
+    assert_eq!((key.alive(), clones.load(SeqCst)), (1, 0));
+    assert_eq!(over(&mut reply), Ok(Hooked::plain(7)));
 }

@@ -119,49 +119,25 @@ fn a_moved_request_is_due_when_it_was() {
     }
 }
 
-/// A value that calls its scope as it is cloned first: the first request is answered, and another
-/// one is expected.
-struct Ack {
-    scope: ReplyScope<Ack>,
-    clones: Arc<AtomicUsize>,
-    later: Arc<Mutex<Option<WaitFuture<Ack>>>>,
-}
-
-impl Ack {
-    fn again(&self) -> Self {
-        Ack {
-            scope: self.scope.clone(),
-            clones: self.clones.clone(),
-            later: self.later.clone(),
-        }
-    }
-}
-
-impl Clone for Ack {
-    fn clone(&self) -> Self {
-        if self.clones.fetch_add(1, SeqCst) == 0 {
-            assert!(self.scope.deliver(1, self.again()).is_ok());
-            let (_, later) = self.scope.expect(SECOND).unwrap();
-            *self.later.lock().unwrap() = Some(later);
-        }
-        self.again()
-    }
-}
-
-/// Only what was expected before the call is confirmed.
+/// Only what was expected before the call is confirmed: as the value is cloned first, the first request
+/// is answered, and another one is expected.
 #[test]
 fn deliver_up_to_clones_its_value_unlocked() {
     let scope = ReplyScope::on(&ManualTimer::new(), "acks").unwrap();
     let _replies = [(); 3].map(|()| scope.expect(SECOND).unwrap().1);
-    let ack = Ack {
-        scope: scope.clone(),
-        clones: Arc::default(),
-        later: Arc::default(),
-    };
-    let other = ack.again();
+    let (inside, later) = (scope.clone(), Arc::new(Mutex::new(None)));
+    let (clones, counts) = counting();
+    let (cloned, expected) = (clones.clone(), later.clone());
+    let ack = Hooked::new(0, move |at| {
+        counts(at);
+        if at == At::Clone && cloned.load(SeqCst) == 1 {
+            assert!(inside.deliver(1, Hooked::plain(0)).is_ok());
+            *expected.lock().unwrap() = Some(inside.expect(SECOND).unwrap().1);
+        }
+    });
     assert_eq!(scope.deliver_up_to(u64::MAX, ack), 2);
-    assert_eq!(other.clones.load(SeqCst), 2);
-    let mut later = other.later.lock().unwrap().take().unwrap();
+    assert_eq!(clones.load(SeqCst), 2);
+    let mut later = later.lock().unwrap().take().unwrap();
     assert!(poll(&mut later).is_pending());
 }
 

@@ -113,18 +113,18 @@ fn a_stream_ends_with_the_reply_that_its_test_accepts() {
 #[test]
 fn a_dropped_stream_leaves_nothing() {
     let (_timer, _, replies) = replies();
-    let value = Arc::new(());
+    let value = Hooked::plain(7);
     let stream = replies.expect_many(1, 2, SECOND).unwrap();
     replies.deliver(&1, value.clone()).unwrap();
-    assert_eq!(Arc::strong_count(&value), 2);
+    assert_eq!(value.alive(), 2);
     drop(stream);
-    assert_eq!(Arc::strong_count(&value), 1);
+    assert_eq!(value.alive(), 1);
     let stream = replies.expect_many(1, 2, SECOND).unwrap();
     replies.deliver(&1, value.clone()).unwrap();
     replies.deliver(&1, value.clone()).unwrap();
     assert_nothing_waits(&replies.waits());
     drop(stream);
-    assert_eq!(Arc::strong_count(&value), 1);
+    assert_eq!(value.alive(), 1);
 }
 
 /// The time of a subscription between two of its messages.
@@ -202,13 +202,13 @@ fn a_scope_has_streams_which_its_close_ends() {
 fn replies_that_were_not_taken_go_with_their_stream() {
     let executor = Later::default();
     let timer = ManualTimer::new();
-    let replies = Replies::<u64, Arc<()>>::builder("test").timer(&timer);
+    let replies = Replies::<u32, Hooked>::builder("test").timer(&timer);
     let replies = replies.executor(executor.clone()).build().unwrap();
     let stream = replies.expect_many(1, 3, SECOND).unwrap();
-    let value = Arc::new(());
+    let value = Hooked::plain(7);
     replies.deliver(&1, value.clone()).unwrap();
     timer.advance(SECOND);
-    assert_eq!((executor.len(), Arc::strong_count(&value)), (1, 2));
+    assert_eq!((executor.len(), value.alive()), (1, 2));
     drop(stream);
-    assert_eq!(Arc::strong_count(&value), 1);
+    assert_eq!(value.alive(), 1);
 }

@@ -90,7 +90,7 @@ async fn under_a_paused_clock_operations_expire_in_time() {
     assert!(last.ended() && passed(3_600_000 * MS));
     assert_eq!((purgatory.len(), purgatory.stats().panics), (0, 0));
 
-    let replies = Replies::<u8, ()>::on(&timer, "r").unwrap();
+    let replies = Replies::<u32, u32>::on(&timer, "r").unwrap();
     let (told, ended) = tokio::sync::oneshot::channel();
     let blocks = move || {
         told.send(replies.expect(1, MS).unwrap().wait_blocking())
@@ -174,12 +174,12 @@ async fn forms_on_the_current_runtimes_timer_expire_by_its_clock() {
     let timer = Timer::tokio().unwrap();
     let hour = MS * 3_600_000;
     let began = Instant::now();
-    let purgatory = Purgatory::<u8>::on(&timer, "purgatory").unwrap();
-    let monitor = Monitor::<u8, u8>::on(&timer, "monitor", 7).unwrap();
-    let replies = Replies::<u8, ()>::on(&timer, "replies").unwrap();
-    let scopes = ReplyScope::<()>::on(&timer, "scopes").unwrap();
-    let ends = Watermarks::<u8>::on(&timer, "ends").unwrap();
-    let sets = ReplicaSets::<u8, u8>::on(&timer, "sets").unwrap();
+    let purgatory = Purgatory::<u32>::on(&timer, "purgatory").unwrap();
+    let monitor = Monitor::<u32, bool>::on(&timer, "monitor", true).unwrap();
+    let replies = Replies::<u32, u32>::on(&timer, "replies").unwrap();
+    let scopes = ReplyScope::<&str>::on(&timer, "scopes").unwrap();
+    let ends = Watermarks::<u32>::on(&timer, "ends").unwrap();
+    let sets = ReplicaSets::<(), usize>::on(&timer, "sets").unwrap();
     let permits = Permits::on(&timer, "permits", 0).unwrap();
     let reply = replies.expect(1, hour).unwrap();
     let scope = scopes.another();
@@ -190,8 +190,8 @@ async fn forms_on_the_current_runtimes_timer_expire_by_its_clock() {
     assert!(ping.await.unwrap_err().is_expired());
     assert!(ends.wait_for(&1, 7, MS).await.unwrap_err().is_expired());
     assert!(permits.acquire(1, MS).await.unwrap_err().is_expired());
-    let seven = monitor.wait(&[1], MS, |state| *state == 7);
-    assert!(seven.await.is_ok());
+    let open = monitor.wait(&[1], MS, |is_open| *is_open);
+    assert!(open.await.is_ok());
     assert!(sets.waits().is_empty());
     // All of them are on that timer.
     timer.shutdown(Duration::ZERO);

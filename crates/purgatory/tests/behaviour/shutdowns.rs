@@ -172,7 +172,7 @@ fn each_form_refuses_all_once_its_timer_was_shut_down() {
     let places = Permits::on(&timer, "places", 9).unwrap();
     let purgatory: Purgatory<u32> = Purgatory::on(&timer, "waits").unwrap();
     let replies: Replies<u32, u32> = Replies::on(&timer, "replies").unwrap();
-    let scope = ReplyScope::<u32>::on(&timer, "scopes").unwrap();
+    let scope = ReplyScope::<&str>::on(&timer, "scopes").unwrap();
     assert_eq!(ends.advance(&1, 5), Ok(0));
     let is_refused = |ended| match ended {
         Err(WaitError::Closed) => true,
@@ -249,7 +249,7 @@ fn shutdown_counts_the_callbacks_that_are_late() {
     let later = Later::default();
     let (_timer, purgatory): (_, Waiting) =
         by_hand_with(|builder| builder.executor(later.clone()).callbacks_on_executor());
-    let (_timer, waits, values) = watermarks_with(|builder| builder.executor(later.clone()));
+    let (_timer, waits, values) = watermarks_with::<u32>(|builder| builder.executor(later.clone()));
     for _ in 0..3 {
         Probe::parked(&purgatory, &["a"], MINUTE);
         values.park(&1, 10, MINUTE, drop).unwrap();
@@ -268,11 +268,11 @@ fn a_shutdown_inside_a_callback_of_one_counts_that_callback() {
     purgatory.park(when(|| false, then), &["a"], NEVER);
     assert_eq!(purgatory.shutdown(MINUTE), 0);
 
-    let (_timer, waits, values) = watermarks::<&str>();
+    let (_timer, waits, values) = watermarks::<u32>();
     for _ in 0..2 {
         let (inside, lefts) = (waits.clone(), left.clone());
         let then = move |_| lefts.lock().unwrap().push(inside.shutdown(Duration::ZERO));
-        values.park(&"a", 1, NEVER, then).unwrap();
+        values.park(&1, 1, NEVER, then).unwrap();
     }
     assert_eq!(waits.shutdown(MINUTE), 0);
     assert_eq!(*left.lock().unwrap(), [1, 2, 1]);
@@ -282,8 +282,8 @@ fn a_shutdown_inside_a_callback_of_one_counts_that_callback() {
 #[test]
 fn callbacks_and_wakers_of_a_shutdown_run_on_executor() {
     let timer = system_timer(|builder| builder.name("end"));
-    let waits: Purgatory<u64> = Purgatory::on(&timer, "waits").unwrap();
-    let values: Watermarks<u64> = Watermarks::on(&timer, "values").unwrap();
+    let waits: Purgatory<u32> = Purgatory::on(&timer, "waits").unwrap();
+    let values: Watermarks<u32> = Watermarks::on(&timer, "values").unwrap();
     let (send, told) = mpsc::channel();
     let tells = || {
         let send = send.clone();

@@ -79,37 +79,28 @@ fn a_later_check_is_not_taken_for_an_earlier_one() {
     assert_eq!(told.try_iter().collect::<Vec<_>>(), expected);
 }
 
-/// A key that uses this thread's purgatory when it is dropped.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct Calls(u32);
-
 thread_local! {
-    static CALLED: RefCell<Option<Purgatory<Calls, Op>>> = RefCell::default();
-}
-
-impl Drop for Calls {
-    fn drop(&mut self) {
-        // It locks every shard.
-        CALLED.with_borrow(|called| {
-            if let Some(purgatory) = called {
-                _ = purgatory.keys();
-            }
-        });
-    }
+    static CALLED: RefCell<Option<Purgatory<Hooked>>> = RefCell::default();
 }
 
 #[test]
 fn unranked_keys_are_dropped_with_nothing_locked() {
-    let (_timer, purgatory): (_, Purgatory<Calls, Op>) = by_hand();
+    let (_timer, purgatory): (_, Purgatory<Hooked>) = by_hand();
+    let key = Hooked::new(0, |at| {
+        if at == At::Drop {
+            // It locks every shard.
+            CALLED.with_borrow(|called| _ = called.as_ref().map(Purgatory::keys));
+        }
+    });
     for number in (0..50).flat_map(|number| std::iter::repeat_n(number, number as usize + 1)) {
-        purgatory.park(Probe::new().operation(), &[Calls(number)], MS);
+        purgatory.park(never(), &[key.like(number)], MS);
     }
     CALLED.set(Some(purgatory.clone()));
     let busiest = purgatory.snapshot(2).busiest;
     assert!(
         busiest
             .iter()
-            .map(|busy| (busy.0.0, busy.1))
+            .map(|busy| (busy.0.number, busy.1))
             .eq([(49, 50), (48, 49)])
     );
     drop(busiest);

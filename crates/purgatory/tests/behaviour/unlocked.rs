@@ -4,7 +4,7 @@
 
 use crate::support::*;
 
-type Waits = Purgatory<u64>;
+type Waits = Purgatory<u32>;
 
 /// A value that looks into these as it is dropped, which takes a lock.
 fn looks_into(waits: &Waits) -> OnDrop {
@@ -48,7 +48,7 @@ fn a_beaten_cancels_reason_is_dropped_unlocked() {
 #[test]
 fn a_closed_keys_reason_is_dropped_unlocked() {
     in_time(|| {
-        let (_timer, _, values) = watermarks_with::<u64>(|builder| builder.shards(1));
+        let (_timer, _, values) = watermarks_with::<u32>(|builder| builder.shards(1));
         let inside = values.clone();
         let looks = OnDrop::new(move || assert_eq!(inside.value(&1), None));
         assert_eq!(values.close(&1, Reason::with("closed", looks)), 0);
@@ -124,7 +124,7 @@ fn the_clock_is_read_unlocked_as_a_value_advances() {
     in_time(|| {
         let clock = Acting(SystemClock::default());
         let timer = SystemTimer::builder().clock(clock).build().unwrap();
-        let marks: Watermarks<u64> = Watermarks::on(&timer, "timed").unwrap();
+        let marks: Watermarks<u32> = Watermarks::on(&timer, "timed").unwrap();
         let waits = marks.waits();
         waits.times();
         let inside = waits.clone();
@@ -218,7 +218,7 @@ fn fail_all_spares_a_later_request() {
     in_time(|| {
         let clock = Acting(SystemClock::default());
         let timer = SystemTimer::builder().clock(clock).build().unwrap();
-        let replies = Replies::<u64, ()>::on(&timer, "timed").unwrap();
+        let replies = Replies::<u32, u32>::on(&timer, "timed").unwrap();
         replies.waits().times(); // from now on ends are timed
         let (asked, asks) = mpsc::channel();
         let inside = replies.clone();
@@ -235,8 +235,7 @@ fn fail_all_spares_a_later_request() {
 fn a_clock_that_panics_loses_no_callback() {
     let later = Later::default();
     let executor = later.clone();
-    let waits: Purgatory<u64, Op> =
-        timed_with(|builder| builder.executor(executor).callbacks_on_executor());
+    let waits: Waits = timed_with(|builder| builder.executor(executor).callbacks_on_executor());
     let probes = [(); 2].map(|()| Probe::parked(&waits, &[1], MINUTE));
     assert_eq!(waits.cancel_all("over"), 2);
     at_next_read(|| panic!("no time"));

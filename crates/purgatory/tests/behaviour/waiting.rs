@@ -267,8 +267,8 @@ fn a_condition_is_dropped_before_its_task_is_woken() {
 
 #[test]
 fn a_form_returns_the_timer_that_is_shared() {
-    let purgatory: Purgatory<u8> = Purgatory::new("shared").unwrap();
-    let replies: Replies<u8, u8> = Replies::new("shared").unwrap();
+    let purgatory: Purgatory<u32> = Purgatory::new("shared").unwrap();
+    let replies: Replies<u32, u32> = Replies::new("shared").unwrap();
     let timers = [purgatory.timer(), replies.waits().timer()];
     let shared = Timer::shared().unwrap();
     for timer in timers {

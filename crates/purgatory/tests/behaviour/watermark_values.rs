@@ -19,18 +19,18 @@ fn plain_programs_have_u64_without_naming_it() {
     let marks = Watermarks::new("plain").unwrap();
     let end = 7;
     let parsed = "8".parse().unwrap();
-    let mut first = marks.wait_for(&"a", end, SECOND);
-    let mut each = marks.wait_for_each(&[("a", 8)], SECOND);
-    assert_eq!(marks.advance(&"a", parsed), Ok(2));
-    assert_eq!(marks.in_epoch(&"a", 0).advance(9_u32.into()), Ok(0));
+    let mut first = marks.wait_for(&(), end, SECOND);
+    let mut each = marks.wait_for_each(&[((), 8)], SECOND);
+    assert_eq!(marks.advance(&(), parsed), Ok(2));
+    assert_eq!(marks.in_epoch(&(), 0).advance(9_u32.into()), Ok(0));
     assert_eq!(type_name_of_val(&end), "u64");
     assert_eq!(type_name_of_val(&parsed), "u64");
     assert_eq!(type_name_of_val(&over(&mut first).unwrap()), "u64");
-    assert_eq!(over(&mut each), Ok(vec![("a", 8)]));
+    assert_eq!(over(&mut each), Ok(vec![((), 8)]));
 
     let marks = Watermarks::builder("plain").keys_max(5).build().unwrap();
-    assert_eq!(marks.begin_epoch(&1, 1, 5), Ok(0));
-    assert_eq!(type_name_of_val(&marks.value(&1).unwrap()), "u64");
+    assert_eq!(marks.begin_epoch(&(), 1, 5), Ok(0));
+    assert_eq!(type_name_of_val(&marks.value(&()).unwrap()), "u64");
     let marks = Watermarks::builder("plain").build().unwrap();
     assert_eq!(marks.add(&(), 5), Ok(0));
     let expected = "core::option::Option<u64>";

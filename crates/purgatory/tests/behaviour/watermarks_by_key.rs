@@ -1,7 +1,5 @@
 //! Watermarks by key. (Beside a reference, in any order: `models/watermarks`.)
 
-use std::hash::{Hash, Hasher};
-
 use crate::support::*;
 
 #[track_caller]
@@ -166,31 +164,26 @@ thread_local! {
     static AT_HASH: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
-#[allow(
-    clippy::derived_hash_with_manual_eq,
-    reason = "equal keys have one hash"
-)]
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Acts(u32);
-
-impl Hash for Acts {
-    fn hash<H: Hasher>(&self, hasher: &mut H) {
-        if let Some(act) = AT_HASH.take() {
+/// A key whose hash acts.
+fn acts(number: u32) -> Hooked {
+    Hooked::new(number, |at| {
+        if at == At::Hash
+            && let Some(act) = AT_HASH.take()
+        {
             act();
         }
-        self.0.hash(hasher);
-    }
+    })
 }
 
 /// The first part ends as the second one comes, which is given up where it was parked.
 #[test]
 fn a_part_that_comes_after_the_end_of_the_whole_is_given_up() {
-    let (_timer, waits, ends) = watermarks::<Acts>();
+    let (_timer, waits, ends) = watermarks::<Hooked>();
     let closes = ends.clone();
     // The second key's hash, behind the first one's.
-    let at_second = move || AT_HASH.set(Some(Box::new(move || _ = closes.close(&Acts(1), "gone"))));
+    let at_second = move || AT_HASH.set(Some(Box::new(move || _ = closes.close(&acts(1), "gone"))));
     AT_HASH.set(Some(Box::new(at_second)));
-    let each = ends.wait_for_each(&[(Acts(1), 1), (Acts(2), 1)], MINUTE);
+    let each = ends.wait_for_each(&[(acts(1), 1), (acts(2), 1)], MINUTE);
     let closed = WaitError::Cancelled(CancelReason::Closed("gone".into()));
     assert_eq!(fails(each), closed);
     assert_nothing_waits(&waits);
@@ -199,12 +192,12 @@ fn a_part_that_comes_after_the_end_of_the_whole_is_given_up() {
 /// The time of the whole counts from the call, however long its parts take to come.
 #[test]
 fn parts_of_a_wait_have_one_deadline() {
-    let (timer, waits, ends) = watermarks::<Acts>();
-    ends.advance(&Acts(1), 1).unwrap();
+    let (timer, waits, ends) = watermarks::<Hooked>();
+    ends.advance(&acts(1), 1).unwrap();
     let clock = timer.clone();
     let at_second = move || AT_HASH.set(Some(Box::new(move || clock.pass(5 * MS))));
     AT_HASH.set(Some(Box::new(at_second)));
-    let each = ends.wait_for_each(&[(Acts(1), 1), (Acts(2), 1)], 10 * MS);
+    let each = ends.wait_for_each(&[(acts(1), 1), (acts(2), 1)], 10 * MS);
     timer.advance(5 * MS);
     assert_eq!(fails(each), WaitError::Expired);
     assert_nothing_waits(&waits);
@@ -343,43 +336,31 @@ fn many_observers_leave_and_their_memory_goes() {
 
 #[test]
 fn calls_that_name_an_epoch_act_in_it_alone() {
-    let (_timer, waits, votes) = watermarks::<&str>();
-    votes.begin_epoch(&"term", 7, 0).unwrap();
+    let (_timer, waits, votes) = watermarks::<u32>();
+    votes.begin_epoch(&1, 7, 0).unwrap();
     let (tell, told) = mpsc::channel();
     let then = move |outcome| tell.send(outcome).unwrap();
     assert!(
         votes
-            .in_epoch(&"term", 7)
+            .in_epoch(&1, 7)
             .park(2, MINUTE, then)
             .unwrap()
             .is_some()
     );
-    assert_eq!(votes.in_epoch(&"term", 6).add(9), Err(other_epoch(6, 7)));
+    assert_eq!(votes.in_epoch(&1, 6).add(9), Err(other_epoch(6, 7)));
     assert_eq!(
-        [
-            votes.in_epoch(&"term", 7).add(1),
-            votes.in_epoch(&"term", 7).add(1)
-        ],
+        [votes.in_epoch(&1, 7).add(1), votes.in_epoch(&1, 7).add(1)],
         [Ok(0), Ok(1)]
     );
     assert_eq!(told.try_recv(), Ok(Completed));
     assert_nothing_waits(&waits);
 }
 
-/// A key that cannot be looked up.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Unhashable(bool);
-
-impl Hash for Unhashable {
-    fn hash<H: Hasher>(&self, _: &mut H) {
-        assert!(self.0, "not to be hashed");
-    }
-}
-
 #[test]
 fn a_wait_for_each_whose_key_panics_leaves_no_part() {
     let (_timer, waits, marks) = watermarks();
-    let keys = [(Unhashable(true), 1), (Unhashable(false), 1)];
+    let unhashable = Hooked::new(2, |at| assert!(at != At::Hash, "not to be hashed"));
+    let keys = [(acts(1), 1), (unhashable, 1)];
     let wait = || marks.wait_for_each(&keys, MINUTE);
     assert!(catch_unwind(AssertUnwindSafe(wait)).is_err());
     assert_nothing_waits(&waits);

@@ -15,6 +15,7 @@ mod timers;
 
 use std::{
     borrow::Borrow,
+    fmt::{self, Debug, Formatter},
     hash::{Hash, Hasher},
     sync::atomic::AtomicI64,
 };
@@ -97,7 +98,7 @@ pub fn watermarks_with<K: WatchKey>(
 }
 
 /// Creates replies on a manual timer, with their waits for inspection.
-pub fn replies<V: Send + 'static>() -> (ManualTimer, Waits<u64>, Replies<u64, V>) {
+pub fn replies<V: Send + 'static>() -> (ManualTimer, Waits<u32>, Replies<u32, V>) {
     let timer = ManualTimer::new();
     let replies = Replies::on(&timer, "test").unwrap();
     (timer, replies.waits(), replies)
@@ -246,13 +247,14 @@ impl Probe {
 
     /// The view of an operation that is parked under these watches.
     #[track_caller]
-    pub fn parked<'a, K>(
-        purgatory: &Purgatory<K, Op>,
+    pub fn parked<'a, K, O>(
+        purgatory: &Purgatory<K, O>,
         watches: impl IntoWatches<'a, K>,
         timeout: impl Into<Timeout>,
     ) -> Probe
     where
         K: WatchKey + Send + 'a,
+        O: DelayedOperation + From<Op> + Send,
     {
         let probe = Probe::new();
         purgatory.park(probe.operation(), watches, timeout);
@@ -304,6 +306,12 @@ impl DelayedOperation for Op {
         if let Some(then) = self.then {
             then(outcome);
         }
+    }
+}
+
+impl From<Op> for BoxedOperation {
+    fn from(operation: Op) -> Self {
+        BoxedOperation::new(operation)
     }
 }
 
@@ -417,66 +425,94 @@ impl Memory {
     }
 }
 
-/// A key that is looked up by its number, whatever it holds.
-#[derive(Clone, Debug)]
-pub struct Numbered<T> {
-    pub number: usize,
-    pub holds: T,
+/// A call of the own code of a [`Hooked`].
+#[derive(Clone, Copy, PartialEq)]
+pub enum At {
+    Hash,
+    Eq,
+    Clone,
+    Drop,
 }
 
-impl<T> Borrow<usize> for Numbered<T> {
-    fn borrow(&self) -> &usize {
+/// A key, a member or a value whose own code calls a test's hook. It is looked up by its number.
+pub struct Hooked {
+    pub number: u32,
+    hook: Arc<dyn Fn(At) + Send + Sync>,
+}
+
+impl Hooked {
+    pub fn new(number: u32, hook: impl Fn(At) + Send + Sync + 'static) -> Self {
+        let hook = Arc::new(hook);
+        Hooked { number, hook }
+    }
+
+    pub fn plain(number: u32) -> Self {
+        Hooked::new(number, |_| ())
+    }
+
+    /// One that keeps this until its last copy is dropped.
+    pub fn holding(number: u32, kept: impl Send + Sync + 'static) -> Self {
+        Hooked::new(number, move |_| _ = &kept)
+    }
+
+    /// One with this number and the same hook.
+    pub fn like(&self, number: u32) -> Self {
+        let hook = self.hook.clone();
+        Hooked { number, hook }
+    }
+
+    /// The number of those with this hook.
+    pub fn alive(&self) -> usize {
+        Arc::strong_count(&self.hook)
+    }
+}
+
+impl Borrow<u32> for Hooked {
+    fn borrow(&self) -> &u32 {
         &self.number
     }
 }
 
-impl<T> Hash for Numbered<T> {
+impl Hash for Hooked {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
+        (self.hook)(At::Hash);
         self.number.hash(hasher);
     }
 }
 
-impl<T> PartialEq for Numbered<T> {
+impl PartialEq for Hooked {
     fn eq(&self, other: &Self) -> bool {
+        (self.hook)(At::Eq);
         self.number == other.number
     }
 }
 
-impl<T> Eq for Numbered<T> {}
+impl Eq for Hooked {}
 
-/// A key whose clones are counted, with those of all that are like it.
-pub type Counted = Numbered<Clones>;
-
-/// Counts the clones.
-#[derive(Debug, Default)]
-pub struct Clones(Arc<AtomicUsize>);
-
-impl Clone for Clones {
+impl Clone for Hooked {
     fn clone(&self) -> Self {
-        self.0.fetch_add(1, SeqCst);
-        Clones(self.0.clone())
+        (self.hook)(At::Clone);
+        self.like(self.number)
     }
 }
 
-impl Counted {
-    pub fn new(number: usize) -> Self {
-        let holds = Clones::default();
-        Counted { number, holds }
+impl Drop for Hooked {
+    fn drop(&mut self) {
+        (self.hook)(At::Drop);
     }
+}
 
-    /// A key with another number that is counted with this one.
-    pub fn like(&self, number: usize) -> Self {
-        let holds = Clones(self.holds.0.clone());
-        Counted { number, holds }
+impl Debug for Hooked {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.number.fmt(f)
     }
+}
 
-    /// The number of keys.
-    pub fn alive(&self) -> usize {
-        Arc::strong_count(&self.holds.0)
-    }
-
-    /// The number of times that they were cloned.
-    pub fn clones(&self) -> usize {
-        self.holds.0.load(SeqCst)
-    }
+/// Counts the clones of what has it as its hook.
+pub fn counting() -> (Arc<AtomicUsize>, impl Fn(At) + Send + Sync) {
+    let clones = Arc::new(AtomicUsize::new(0));
+    let counted = clones.clone();
+    (clones, move |at| {
+        counted.fetch_add(usize::from(at == At::Clone), SeqCst);
+    })
 }
