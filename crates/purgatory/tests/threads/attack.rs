@@ -217,7 +217,7 @@ fn very_many_purgatories_on_one_timer() {
     let timer = SystemTimer::new().unwrap();
     let books = Books::default();
     let mut kept = Vec::new();
-    for number in 0..effort(2000) {
+    for number in 0..effort(2000) as u32 {
         let builder = Purgatory::<_, BoxedOperation>::builder("one").timer(&timer);
         let purgatory = builder.shards(1).build().unwrap();
         let told = books.clone();

@@ -97,10 +97,10 @@ fn a_sweep_alone_comes_on_a_thread() {
 #[test]
 fn a_timers_shutdown_closes_its_purgatories_at_once() {
     let (timer, kept) = late_executor();
-    let purgatory: Waiting = Purgatory::on(&timer, "shared").unwrap();
-    let probe = Probe::parked(&purgatory, &["key"], MINUTE);
+    let purgatory: Purgatory<u32> = Purgatory::on(&timer, "shared").unwrap();
+    let probe = Probe::parked(&purgatory, &[1], MINUTE);
     timer.shutdown(Duration::ZERO);
-    let refused = purgatory.try_complete_else_watch(probe.operation(), &["key"], MINUTE);
+    let refused = purgatory.try_complete_else_watch(probe.operation().into(), &[1], MINUTE);
     assert_eq!(refused.unwrap_err().reason, WaitError::Closed);
     assert!(!probe.ended());
     assert_eq!(purgatory.shutdown(Duration::ZERO), 1, "it is left, again");

@@ -22,7 +22,7 @@ fn a_blocking_wait_on_a_timers_worker_is_refused() {
 /// Two panics at once would end the process.
 #[test]
 fn a_waker_may_panic_with_its_condition() {
-    let (_timer, purgatory) = by_hand::<_, purgatory::BoxedOperation>();
+    let (_timer, purgatory) = by_hand::<u32, BoxedOperation>();
     let mut first = true;
     let condition = move || {
         assert!(std::mem::take(&mut first), "in a condition");
@@ -59,16 +59,16 @@ fn a_held_future_keeps_no_threads() {
 fn a_purgatory_dropped_in_its_own_timers_callback() {
     let timer = SystemTimer::new().unwrap();
     let inside = Purgatory::builder("inside").timer(&timer);
-    let purgatory: Purgatory<&str, Op> = inside.build().unwrap();
+    let purgatory: Purgatory<u32> = inside.build().unwrap();
     drop(timer);
     let (send, ended) = mpsc::channel();
-    let other = Probe::parked(&purgatory, &["other"], MINUTE);
+    let other = Probe::parked(&purgatory, &[2], MINUTE);
     let slot = Mutex::new(Some(purgatory.clone()));
     let operation = Probe::new().operation().then(move |outcome| {
         drop(slot.lock().unwrap().take());
         send.send(outcome).unwrap();
     });
-    purgatory.park(operation, &["key"], MS);
+    purgatory.park(operation, &[1], MS);
     drop(purgatory);
     assert_eq!(ended.recv(), Ok(Outcome::Expired));
     while !other.ended() {

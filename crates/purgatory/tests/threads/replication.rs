@@ -6,12 +6,12 @@ use crate::support::*;
 
 /// Without `TEST_EFFORT`.
 const ROUNDS: u64 = 3_000;
-const LOG: u8 = 0;
-const A: u8 = 1;
-const B: u8 = 2;
-const C: u8 = 3;
+const LOG: u32 = 0;
+const A: u32 = 1;
+const B: u32 = 2;
+const C: u32 = 3;
 
-type Sets = ReplicaSets<u8, u8>;
+type Sets = ReplicaSets<u32, u32>;
 
 fn sets() -> (ManualTimer, Sets) {
     let timer = ManualTimer::new();
@@ -71,7 +71,7 @@ fn memory_of_sets_is_back_where_it_started() {
         race(4, |thread| {
             memory.count(|| {
                 for round in 1..=effort(ROUNDS) {
-                    let log = (round % 8) as u8;
+                    let log = (round % 8) as u32;
                     let epoch = 4 * round + thread;
                     _ = sets.set(&log, epoch, [(A, 0), (B, 0)], 0, Rule::all());
                     let led = sets.in_epoch(&log, epoch);

@@ -50,10 +50,10 @@ fn publish_to_one_that_panics(round: u64, publish: impl Fn()) {
 
 /// Ends operations of a purgatory under a key of this thread: as many complete as are cancelled,
 /// and as many are left to the timer.
-fn end_some(purgatory: &Purgatory<u64>, thread: u64) {
+fn end_some(purgatory: &Purgatory<u32>, thread: u64) {
     for _ in 0..ENDS {
         let park = |operation, timeout| {
-            let parked = purgatory.try_complete_else_watch(operation, &[thread], timeout);
+            let parked = purgatory.try_complete_else_watch(operation, &[thread as u32], timeout);
             parked.unwrap().unwrap()
         };
         let completes = park(never(), MINUTE);
@@ -85,8 +85,8 @@ fn no_count_is_lost_or_doubled_as_recorders_come_and_go() {
     let rounds = effort(ROUNDS);
     let stays = recorder();
     let timer = ManualTimer::new();
-    let shared: Purgatory<u64> = Purgatory::on(&timer, "shared").unwrap();
-    let ends: Watermarks<u64> = Watermarks::on(&timer, "ends").unwrap();
+    let shared: Purgatory<u32> = Purgatory::on(&timer, "shared").unwrap();
+    let ends: Watermarks<u32> = Watermarks::on(&timer, "ends").unwrap();
     with_local_recorder(&stays, || {
         shared.publish_in_detail(); // waits are timed from here on
         ends.waits().publish_in_detail();
@@ -96,7 +96,7 @@ fn no_count_is_lost_or_doubled_as_recorders_come_and_go() {
         let name = format!("of thread {thread}");
         for round in 0..rounds {
             let timer = ManualTimer::new();
-            let own: Purgatory<u64> = Purgatory::on(&timer, &*name).unwrap();
+            let own: Purgatory<u32> = Purgatory::on(&timer, &*name).unwrap();
             own.publish_in_detail();
             let publish = || {
                 own.publish();
@@ -109,7 +109,7 @@ fn no_count_is_lost_or_doubled_as_recorders_come_and_go() {
                 let goes = recorder();
                 end_some(&own, thread);
                 end_some(&shared, thread);
-                drop(ends.wait_for(&thread, 1, MINUTE));
+                drop(ends.wait_for(&(thread as u32), 1, MINUTE));
                 with_local_recorder(&goes, || {
                     publish();
                     // In between the one that stays is published to, and one that panics.
