@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn an_answer_is_taken_from_a_cell_that_its_operation_still_has() {
         let timer = ManualTimer::new();
-        let purgatory: Purgatory<u8> = Purgatory::builder("waits").timer(&timer).build().unwrap();
+        let purgatory: Purgatory<u32> = Purgatory::builder("waits").timer(&timer).build().unwrap();
         let value = Arc::new(());
         let wait = || {
             let (value, mut looks) = (value.clone(), 0..);

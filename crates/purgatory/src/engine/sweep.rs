@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn a_shard_is_listed_at_once_in_the_order_of_parking() {
         let timer = SystemTimer::new().unwrap();
-        let builder = Purgatory::<usize>::builder("test").timer(&timer);
+        let builder = Purgatory::<u32>::builder("test").timer(&timer);
         let waits = builder.shards(2).build().unwrap();
         let park = |key| {
             let parked =

@@ -229,14 +229,14 @@ mod tests {
     use timer_core::ManualTimer;
 
     use super::*;
-    use crate::Replies;
+    use crate::ReplyScope;
 
     #[test]
     fn the_memory_of_a_peak_goes_with_it() {
-        let replies = Replies::<u8, u32>::on(&ManualTimer::new(), "test").unwrap();
-        let mut stream = replies.expect_many(1, usize::MAX, Timeout::Never).unwrap();
+        let scope = ReplyScope::on(&ManualTimer::new(), "test").unwrap();
+        let (number, mut stream) = scope.expect_many(usize::MAX, Timeout::Never).unwrap();
         for reply in 0..10_000 {
-            replies.deliver(&1, reply).unwrap();
+            scope.deliver(number, reply).unwrap();
         }
         let mut context = Context::from_waker(Waker::noop());
         let mut rooms = Vec::new();

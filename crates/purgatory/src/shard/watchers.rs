@@ -465,7 +465,7 @@ mod tests {
     /// The models rely on it.
     #[test]
     fn assert_valid_notices_a_walk_that_is_on_no_list() {
-        let builder = Purgatory::<u64>::builder("test").timer(&ManualTimer::new());
+        let builder = Purgatory::<u32>::builder("test").timer(&ManualTimer::new());
         let waits = builder.shards(1).build().unwrap();
         for _ in 0..3 {
             let parked = waits.try_complete_else_watch(when(|| false, drop), &[1], Timeout::Never);
@@ -473,7 +473,7 @@ mod tests {
         }
         let table = &waits.handle.table;
         let mut shard = table.lock(0);
-        let record = shard.find(&1, table.hash(&1_u64)).unwrap();
+        let record = shard.find(&1, table.hash(&1_u32)).unwrap();
         shard.walk(record, 1, &mut Waiters::new());
         drop(shard);
         waits.assert_valid();

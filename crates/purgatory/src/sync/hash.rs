@@ -70,7 +70,7 @@ mod tests {
     /// So nobody can choose keys that share a shard.
     #[test]
     fn each_form_has_a_seed_of_its_own() {
-        let hash = || Purgatory::<u64>::new("test").map(|form| form.handle.table.hash(&1_u64));
+        let hash = || Purgatory::<u32>::new("test").map(|form| form.handle.table.hash(&1_u32));
         assert_ne!(hash().unwrap(), hash().unwrap());
     }
 }
