@@ -59,7 +59,9 @@ where
         self.form.change(self.key, self.epoch, change)
     }
 
-    /// Records what a member has. Returns how many waits this completed.
+    /// Records what a member has of the log of this epoch's leader. Returns how many waits this
+    /// completed. A member whose own log goes on with other records cuts those off first: [a length
+    /// does not tell](crate::guide::replication#in-which-epoch).
     ///
     /// One lock, O(members) under it, and what an [advance](crate::Watermarks::advance) of the
     /// watermark costs if it rises. Inside a callback this returns 0; the waits complete behind
@@ -77,8 +79,8 @@ where
         self.change(|set, watermark| set.report(member, value, watermark))
     }
 
-    /// Lets a member into the set, which has reported `value`. Returns how many waits this
-    /// completed, as [`report`](Self::report) does: some if the set was below its floor, or if a
+    /// Lets a member into the set, which has come to `value` in the leader's log. Returns how many
+    /// waits this completed, as [`report`](Self::report) does: some if the set was below its floor, or if a
     /// majority needs no more members now.
     ///
     /// Where a controller keeps the set, too, let the member in [*before* you tell
