@@ -33,8 +33,8 @@ use crate::{
 /// dropped inside a callback.
 ///
 /// # The one rule
-/// Make the condition true *first*, then signal the key, and hold no lock that a check needs while
-/// you signal. Then no event is lost: when `check_and_complete` returns, every operation parked
+/// Make the condition true *first*, then signal the key, and hold no lock that a check or a
+/// callback needs while you signal. Then no event is lost: when `check_and_complete` returns, every operation parked
 /// under the key before the call has ended, was seen unsatisfied, or is checked again by the thread
 /// that has it under check.
 ///

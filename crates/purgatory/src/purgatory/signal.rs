@@ -19,7 +19,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// has passed can still complete until the reaper expires it.
     ///
     /// Checks and callbacks run here, with nothing of the purgatory locked. Do not hold a lock that
-    /// a check needs: [collect the keys and signal them
+    /// one of them needs: [collect the keys and signal them
     /// later](crate::guide::recipes::signal_after_unlock). Inside a check or callback this returns
     /// 0, and what waits is checked behind the [outermost call](crate::guide::your_code).
     ///

@@ -69,7 +69,8 @@ use crate::{
 /// # Order of reports
 /// The last report of a member counts, also one that is lower than before: its log was truncated.
 /// So the reports of one member come in the order in which it made them: a leader that appends on
-/// several threads reports its log end under its log's lock.
+/// several threads reports its log end under its log's lock. A callback of
+/// [`park`](crate::InEpoch::park) runs in that call, and must not take the lock.
 ///
 /// # Locks
 /// A group's `Eq` and `Clone`, and a member's `Eq`, `Clone` and `Drop`, run under the lock of the
