@@ -106,7 +106,8 @@ impl<K: WatchKey> Lease<K> {
     /// before, and never given out again. O(1), without a lock.
     ///
     /// Send it with each write, and let the store refuse a write whose number is lower than one it
-    /// has seen. So a holder that has lost its lease, and does not know yet, changes nothing. The
+    /// has seen. So a holder that has lost its lease, and does not know yet, changes nothing. That is
+    /// for a limit of 1: of several holders at a time, such a store refuses all but the newest. The
     /// numbers begin anew with the [`Permits`](crate::Permits): across processes, put a number that
     /// rises with each start before it.
     ///
