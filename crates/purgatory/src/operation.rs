@@ -367,7 +367,8 @@ pub enum Timeout {
     /// expires.
     After(Duration),
     /// Expires at this moment of the timer's clock (`timer.now() + limit`), rounded up to a tick. A
-    /// moment in the past: one check, then it expires.
+    /// moment in the past: one check, then it expires. Each timer counts from a moment of its own, so
+    /// one of another timer's clock means another time here.
     At(Moment),
     /// Never expires.
     Never,
