@@ -42,6 +42,9 @@ use crate::{
 /// # Ok::<(), purgatory::timer_core::BuildError>(())
 /// ```
 ///
+/// (A task that may be dropped loses the job that its condition has taken, unless that is a
+/// [guard](crate::guide::recipes::queue).)
+///
 /// # Keys
 /// A key names the part of the state that a wait depends on: [`update_key`](Self::update_key) and
 /// [`update_keys`](Self::update_keys) check only the waits of the keys they name. With a waiter
