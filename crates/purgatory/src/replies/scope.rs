@@ -361,8 +361,8 @@ impl<V: Send + 'static> ReplyScope<V> {
     /// and its [id](WaitFuture::id) stay; a [snapshot](crate::Waits::snapshot) may show another id from
     /// then on, which reaches it until it moves again. A reply under the old number is late from here
     /// on. A [`cancel_all`](crate::Waits::cancel_all) that runs meanwhile may pass it by. O(levels of
-    /// the wheel), under the locks of both scopes. However often it moves, it takes two entries and
-    /// one allocation.
+    /// the wheel), under the locks of both scopes. However often it moves, it takes two entries, one
+    /// allocation, and its one place under [`max_parked`](crate::Builder::max_parked).
     ///
     /// ```
     /// use std::time::Duration;
