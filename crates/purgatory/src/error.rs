@@ -198,7 +198,7 @@ impl fmt::Display for WaitError {
                 write!(f, "the key is in epoch {present}, not in {named}")
             }
             Self::KeyClosed => f.write_str("the key was closed"),
-            Self::NoGroup => f.write_str("the group has no replica set"),
+            Self::NoGroup => f.write_str("the group has no replica set here"),
             Self::NoMember => f.write_str("it is not in the replica set"),
             Self::IsMember => f.write_str("it is in the replica set already"),
             Self::Behind { by } => {
