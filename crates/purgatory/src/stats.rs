@@ -65,7 +65,8 @@ pub struct Stats {
     pub refused_closed: u64,
     /// Operations handed back because too many were parked.
     pub refused_full: u64,
-    /// Requests for more [permits](crate::Permits) than there are.
+    /// Requests for more [permits](crate::Permits) than there are as they come. One in line that a
+    /// lowered limit refuses counts as cancelled.
     pub refused_too_heavy: u64,
     /// Callbacks and last checks that were handed to the executor and have not begun; a sweep of
     /// [rechecks](crate::Builder::recheck_every) counts as one.
