@@ -1,8 +1,6 @@
 //! Callbacks inside a tokio runtime (feature `tokio`).
 #![cfg(all(feature = "tokio", not(loom)))]
 
-use std::cell::Cell;
-
 use tokio::{
     runtime::{Builder, Handle, Runtime},
     sync::mpsc::{UnboundedSender, unbounded_channel},
@@ -130,22 +128,6 @@ async fn loop_over_ready_waits_yields_to_its_neighbours() {
         }
     };
     assert!(turns_of_a_neighbour_of(taken).await > 10);
-}
-
-/// Runs `eager`; returns how often a task beside it had its turn meanwhile.
-async fn turns_of_a_neighbour_of(eager: impl Future<Output = ()>) -> u32 {
-    let turns = Cell::new(0);
-    let neighbour = async {
-        loop {
-            turns.set(turns.get() + 1);
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::select! {
-        biased;
-        () = eager => turns.get(),
-        () = neighbour => unreachable!("it goes on for ever"),
-    }
 }
 
 /// `try_take` is no await, nor is a poll by a waker that wakes nothing: with the budget used up they find

@@ -12,13 +12,12 @@
 use std::{
     collections::VecDeque,
     future::poll_fn,
-    pin::Pin,
     task::{Context, Poll},
     time::Duration,
 };
 
 use crate::{
-    driver::{clock::Moment, driver::Driver, grace::Grace},
+    driver::{clock::Moment, driver::Driver, grace::Grace, must_yield, spend_budget},
     observe::opaque,
     timers::{ScheduleError, TimerError, sleep::Sleep, timer::Timer},
     wheel::{node::TaskId, timing_wheel::TimingWheel},
@@ -307,7 +306,8 @@ impl<T> DelayQueue<T> {
     /// As with every poll function only the latest waker counts, and it may be called without need.
     ///
     /// A poll does a bounded amount of work. One that hands 64 values down to a finer level, and
-    /// finds none due, calls the waker and is pending.
+    /// finds none due, calls the waker and is pending. A task of tokio that has used up its cooperative
+    /// budget yields first (feature `tokio`).
     ///
     /// # Errors
     /// [`TimerError::Closed`] after the timer's shutdown, which wakes the owner, when values are
@@ -321,10 +321,14 @@ impl<T> DelayQueue<T> {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Expired<T>, TimerError>>> {
+        if must_yield(context.waker()) {
+            return Poll::Pending;
+        }
         self.is_awaited = false;
         loop {
             // 1. A value that was found due before.
             if let Some(expired) = self.pop_due() {
+                spend_budget();
                 return Poll::Ready(Some(Ok(expired)));
             }
             // 2. The next of them, up to the present.
@@ -337,7 +341,7 @@ impl<T> DelayQueue<T> {
                 Found::None => {}
             }
             // 3. None: the owner is woken when the first bucket is due (Wake before).
-            let slept = Pin::new(&mut self.sleep).poll(context);
+            let slept = self.sleep.poll_now(context.waker());
             let is_empty = self.wheel.is_empty();
             match slept {
                 // Registered, also when the queue is empty: the owner is woken for what is inserted.

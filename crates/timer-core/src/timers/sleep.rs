@@ -19,6 +19,7 @@ use crate::{
         clock::Moment,
         driver::Driver,
         handle::TimerHandle,
+        must_yield, spend_budget,
         tick::{TickLength, Ticks},
     },
     panics::contain,
@@ -36,7 +37,8 @@ use crate::{
 /// The time counts from the call that made it. From the first poll that finds it early until it is
 /// ready, or dropped, it takes a place on the timer's wheel, with the waker of the latest poll. (The
 /// first poll does not ask a [`SystemTimer`](crate::SystemTimer) for the time again: if it comes too
-/// late, the sleep registers and is woken soon.)
+/// late, the sleep registers and is woken soon.) A task of tokio that has used up its cooperative
+/// budget yields first (feature `tokio`); in a [`timeout`] it does not.
 ///
 /// ```
 /// use std::{future::Future, pin::pin, task::{Context, Poll, Waker}, time::Duration};
@@ -184,6 +186,35 @@ impl Sleep {
         self.driver().config.tick
     }
 
+    /// Polls without a look at the budget of a task.
+    pub(super) fn poll_now(&mut self, waker: &Waker) -> Poll<Result<(), TimerError>> {
+        // 1. A registered sleep is not due: the wheel would have let its waker go.
+        let now_ns = match self.registration {
+            Registration::Fresh { now_ns } => now_ns,
+            Registration::On(handle) if self.keep(handle, waker) => return Poll::Pending,
+            Registration::On(_) | Registration::Off => self.now_ns(),
+        };
+        // 2. The time decides for any other. One without time to wait is ready at once.
+        self.registration = Registration::Off;
+        if self.is_due_at(now_ns) {
+            return Poll::Ready(Ok(()));
+        }
+        // 3. Early: the waker goes onto the wheel.
+        let ticks = Ticks {
+            now: self.tick().round_down(now_ns),
+            deadline: self.tick().deadline_at(self.deadline),
+        };
+        match self.wakers.tasks.insert(ticks, waker.clone()) {
+            Ok(handle) => {
+                self.registration = Registration::On(handle);
+                Poll::Pending
+            }
+            // Refused by a timer that is shut down. Its time may have come since.
+            Err(_) if self.is_due() => Poll::Ready(Ok(())),
+            Err(refused) => Poll::Ready(Err(refused.reason)),
+        }
+    }
+
     /// Leaves this waker on the wheel. False if the sleep is no longer registered.
     fn keep(&self, handle: TimerHandle, waker: &Waker) -> bool {
         match self.wakers.with(handle, |kept| kept.will_wake(waker)) {
@@ -205,32 +236,14 @@ impl Future for Sleep {
     type Output = Result<(), TimerError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // 1. A registered sleep is not due: the wheel would have let its waker go.
-        let now_ns = match self.registration {
-            Registration::Fresh { now_ns } => now_ns,
-            Registration::On(handle) if self.keep(handle, context.waker()) => return Poll::Pending,
-            Registration::On(_) | Registration::Off => self.now_ns(),
-        };
-        // 2. The time decides for any other. One without time to wait is ready at once.
-        self.registration = Registration::Off;
-        if self.is_due_at(now_ns) {
-            return Poll::Ready(Ok(()));
+        if must_yield(context.waker()) {
+            return Poll::Pending;
         }
-        // 3. Early: the waker goes onto the wheel.
-        let ticks = Ticks {
-            now: self.tick().round_down(now_ns),
-            deadline: self.tick().deadline_at(self.deadline),
-        };
-        let waker = context.waker().clone();
-        match self.wakers.tasks.insert(ticks, waker) {
-            Ok(handle) => {
-                self.registration = Registration::On(handle);
-                Poll::Pending
-            }
-            // Refused by a timer that is shut down. Its time may have come since.
-            Err(_) if self.is_due() => Poll::Ready(Ok(())),
-            Err(refused) => Poll::Ready(Err(refused.reason)),
+        let slept = self.poll_now(context.waker());
+        if slept.is_ready() {
+            spend_budget();
         }
+        slept
     }
 }
 
@@ -284,7 +297,8 @@ pub async fn timeout<F: IntoFuture>(mut sleep: Sleep, future: F) -> Result<F::Ou
         if let Poll::Ready(output) = future.as_mut().poll(context) {
             return Poll::Ready(Ok(output));
         }
-        let slept = ready!(Pin::new(&mut sleep).poll(context));
+        // In time, too, if that has used up the budget of its task.
+        let slept = ready!(sleep.poll_now(context.waker()));
         Poll::Ready(Err(slept.err().unwrap_or(TimerError::Elapsed)))
     })
     .await

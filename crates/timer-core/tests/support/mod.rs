@@ -10,7 +10,7 @@
 )]
 
 pub use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
@@ -49,6 +49,23 @@ pub fn a_hundred_more(mut once: impl FnMut()) -> AllocationInfo {
             once();
         }
     })
+}
+
+/// Runs `eager`; returns how often a task beside it had its turn meanwhile.
+#[cfg(feature = "tokio")]
+pub async fn turns_of_a_neighbour_of(eager: impl Future<Output = ()>) -> u32 {
+    let turns = Cell::new(0);
+    let neighbour = async {
+        loop {
+            turns.set(turns.get() + 1);
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = eager => turns.get(),
+        () = neighbour => unreachable!("it goes on for ever"),
+    }
 }
 
 /// Polls as a task with this waker.

@@ -297,3 +297,39 @@ async fn a_reaper_that_is_called_again_and_again_lets_other_tasks_run() {
     timer.sleep(MS).await.unwrap();
     assert!(timer.stats().fired < 2000, "{} runs", timer.stats().fired);
 }
+
+/// A loop over what is due at once takes part in the runtime's cooperative budget: its task yields,
+/// and what is joined with it gets its turn.
+#[tokio::test]
+async fn a_loop_over_due_values_yields_to_its_neighbours() {
+    let timer = ManualTimer::new();
+    let mut queue = DelayQueue::new(&timer);
+    for number in 0..10_000 {
+        queue.insert(number, Duration::ZERO).unwrap();
+    }
+    let values = async {
+        for _ in 0..10_000 {
+            assert!(queue.next().await.unwrap().is_ok());
+        }
+    };
+    assert!(turns_of_a_neighbour_of(values).await > 10);
+    let sleeps = async {
+        for _ in 0..10_000 {
+            timer.sleep(Duration::ZERO).await.unwrap();
+        }
+    };
+    assert!(turns_of_a_neighbour_of(sleeps).await > 10);
+}
+
+/// A future that uses up the budget of its task does not keep its timeout from ending it.
+#[tokio::test]
+async fn a_timeout_needs_no_budget() {
+    let timer = ManualTimer::new();
+    let eager = async {
+        for _ in 0..10_000 {
+            timer.sleep(Duration::ZERO).await.unwrap();
+        }
+    };
+    let ended = timeout(timer.sleep(Duration::ZERO), eager).await;
+    assert_eq!(ended, Err(TimerError::Elapsed));
+}
