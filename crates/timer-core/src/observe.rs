@@ -3,7 +3,8 @@
 #[cfg(feature = "metrics")]
 pub(crate) mod metrics;
 
-/// `Debug` for a type whose parts are the user's or locked: its name, and one field at most.
+/// `Debug` for a type whose parts are the user's, locked, or of no use to a user: its name, and one
+/// field at most.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! opaque {

@@ -9,6 +9,7 @@ use std::{
 
 use crate::{
     driver::clock::Moment,
+    observe::opaque,
     timers::{TimerError, periodic::Pace, sleep::Sleep, task_timer::TimerInner},
 };
 
@@ -61,7 +62,6 @@ use crate::{
 /// # })?;
 /// # Ok::<(), TimerError>(())
 /// ```
-#[derive(Debug)]
 #[must_use = "it ticks when polled"]
 pub struct Interval {
     sleep: Sleep,
@@ -69,6 +69,8 @@ pub struct Interval {
     next: Moment,
     period: Duration,
 }
+
+opaque!([] Interval, next: next);
 
 impl Interval {
     pub(crate) fn new(timer: &TimerInner, period: Duration) -> Result<Self, TimerError> {

@@ -19,6 +19,7 @@ use crate::{
         owners::Shared,
         tick::TickLength,
     },
+    observe::opaque,
     sync::plain::Mutex,
     timers::timer::Timer,
     wheel::geometry::WheelSize,
@@ -49,7 +50,7 @@ use crate::{
 /// assert_eq!(fired.try_recv(), Ok(350));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use = "when the last handle is dropped, its tasks are dropped unrun"]
 pub struct ManualTimer {
     timer: Timer,
@@ -342,3 +343,5 @@ impl Default for ManualTimer {
         ManualTimer::new()
     }
 }
+
+opaque!([] ManualTimer, now: timer.now());

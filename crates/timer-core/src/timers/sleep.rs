@@ -22,6 +22,7 @@ use crate::{
         must_yield, spend_budget,
         tick::{TickLength, Ticks},
     },
+    observe::opaque,
     panics::contain,
     sync::failpoint,
     timers::{
@@ -77,7 +78,6 @@ use crate::{
 ///
 /// # Which timer
 /// A sleep keeps its timer's threads running, with or without other handles, until it is dropped.
-#[derive(Debug)]
 #[must_use = "it sleeps when polled"]
 pub struct Sleep {
     wakers: Wakers,
@@ -246,6 +246,8 @@ impl Future for Sleep {
         slept
     }
 }
+
+opaque!([] Sleep, deadline: deadline);
 
 impl Drop for Sleep {
     fn drop(&mut self) {

@@ -13,6 +13,7 @@ use crate::{
         shards::{MAX_SHARDS, default_shards},
         tick::TickLength,
     },
+    observe::opaque,
     timers::{BuildError, timer::Timer},
     wheel::geometry::WheelSize,
 };
@@ -43,7 +44,7 @@ use crate::{
 /// The drop does not wait for them; [`shutdown`](Timer::shutdown) does. Pending tasks are dropped
 /// unrun. A [`Sleep`](crate::Sleep), a [`DelayQueue`](crate::DelayQueue) or a
 /// [`TaskTimer`](crate::TaskTimer) keeps the threads running, but not the timer's own tasks.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use = "when the last handle is dropped, its threads end and its tasks are dropped unrun"]
 pub struct SystemTimer {
     timer: Timer,
@@ -71,6 +72,8 @@ impl SystemTimer {
         }
     }
 }
+
+opaque!([] SystemTimer);
 
 impl Deref for SystemTimer {
     type Target = Timer;

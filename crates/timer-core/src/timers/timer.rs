@@ -6,7 +6,7 @@ use std::{any::Any, mem, sync::Arc, time::Duration};
 
 use crate::{
     driver::{clock::Moment, driver::Driver, handle::TimerHandle, tick::TickLength},
-    observe::TimerStats,
+    observe::{TimerStats, opaque},
     timers::{
         ScheduleError, TimerError, TimerTask,
         interval::Interval,
@@ -59,11 +59,13 @@ use crate::{
 /// assert_eq!(expired.try_recv(), Ok(7));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use = "when the last handle is dropped, its tasks are dropped unrun"]
 pub struct Timer {
     inner: Arc<TimerInner>,
 }
+
+opaque!([] Timer);
 
 impl Driver {
     /// Returns the timer that this is the inside of: one more of its handles, or without any a new one

@@ -63,3 +63,26 @@ fn moments_add_and_subtract_without_overflow() {
     assert!(Moment::default() < moment && moment < Moment::NEVER);
     assert_eq!(size_of::<Moment>(), 8);
 }
+
+/// Structs of a user's hold timers: `{:?}` of one is not a page of the timer's insides.
+#[test]
+fn debug_names_the_time_alone() {
+    let timer = ManualTimer::new();
+    timer.advance(MS);
+    assert_eq!(
+        format!("{timer:?}"),
+        "ManualTimer { now: Moment(1000000), .. }"
+    );
+    let plain: Timer = timer.clone().into();
+    assert_eq!(format!("{plain:?}"), "Timer { .. }");
+    let sleep = timer.sleep(MS);
+    assert_eq!(
+        format!("{sleep:?}"),
+        "Sleep { deadline: Moment(2000000), .. }"
+    );
+    let beat = timer.interval(MS).unwrap();
+    assert_eq!(
+        format!("{beat:?}"),
+        "Interval { next: Moment(2000000), .. }"
+    );
+}
