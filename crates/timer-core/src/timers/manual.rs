@@ -143,11 +143,10 @@ impl ManualTimer {
         if self.is_advancing() {
             return false;
         }
-        let Some(next_tick) = self.next_tick() else {
+        let Some(due_ns) = self.next_due_ns() else {
             return false;
         };
         // A moment, no duration: another thread may have advanced meanwhile.
-        let due_ns = self.tick().start_ns(next_tick);
         self.advance_from(|goal_ns| goal_ns.max(due_ns));
         true
     }
@@ -175,8 +174,7 @@ impl ManualTimer {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn next_due_in(&self) -> Option<Duration> {
-        let due_ns = self.tick().start_ns(self.next_tick()?);
-        let until_ns = due_ns.saturating_sub(self.clock.now_ns());
+        let until_ns = self.next_due_ns()?.saturating_sub(self.clock.now_ns());
         Some(Duration::from_nanos(until_ns))
     }
 
@@ -221,8 +219,12 @@ impl ManualTimer {
         let end = self.clock.now() + by;
         loop {
             self.let_tasks_run().await;
-            match self.next_due_in() {
-                Some(next) if next <= end.since(self.clock.now()) => _ = self.advance_to_next(),
+            // Asked once: another thread may cancel what is next.
+            let until_ns = end.max(self.clock.now()).as_nanos();
+            match self.next_due_ns() {
+                Some(due_ns) if due_ns <= until_ns => {
+                    self.advance_from(|goal_ns| goal_ns.max(due_ns));
+                }
                 _ => break,
             }
         }
@@ -271,6 +273,11 @@ impl ManualTimer {
             u64::MAX => None,
             _ => Some(next_tick),
         }
+    }
+
+    /// Returns the moment at which any wheel next has work, as [`next_tick`](Self::next_tick) does.
+    fn next_due_ns(&self) -> Option<u64> {
+        Some(self.tick().start_ns(self.next_tick()?))
     }
 
     /// Does the work of one owner at the next tick that has any, or moves on to the goal; false when

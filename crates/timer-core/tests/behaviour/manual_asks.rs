@@ -152,3 +152,27 @@ fn a_settle_waits_for_an_advance_on_another_thread() {
     while poll(&mut settle).is_pending() {}
     assert_eq!((timer.now().as_nanos(), timer.len()), (11_000_000, 0));
 }
+
+/// What is next is cancelled between two questions of a settle, as by another thread: it goes as far as
+/// it was told to.
+#[test]
+fn a_settle_goes_no_further_for_a_cancel() {
+    let timer = ManualTimer::new();
+    let near = timer.schedule(MS, || ()).unwrap();
+    timer.schedule(HOUR, || ()).unwrap();
+    // It is asked each time, behind the timer's tasks: 65 times while those are let run.
+    let owner = Owner::on(&timer.driver(), 1, &[]);
+    let (asked, cancels) = (Arc::downgrade(&owner), timer.clone());
+    let at_look = move || {
+        let owner = asked.upgrade().unwrap();
+        drop(owner.shards.lock(0));
+        if owner.asked().looks == 66 {
+            cancels.cancel(near);
+        }
+    };
+    assert!(owner.at_look.set(Box::new(at_look)).is_ok());
+    drop(owner.shards.lock(0));
+    let mut settle = pin!(timer.settle(MS));
+    while poll(&mut settle).is_pending() {}
+    assert_eq!((timer.now().as_nanos(), timer.len()), (1_000_000, 1));
+}

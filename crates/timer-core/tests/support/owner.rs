@@ -21,6 +21,8 @@ pub struct Owner {
     fired: AtomicUsize,
     rounds: AtomicUsize,
     closed: AtomicBool,
+    /// Done at each look.
+    pub at_look: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 /// What was asked of an owner so far.
@@ -44,6 +46,7 @@ impl Owner {
             fired: AtomicUsize::new(0),
             rounds: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
+            at_look: OnceLock::new(),
         })
     }
 
@@ -94,6 +97,9 @@ impl WheelOwner for Owner {
 
     fn look(&self, shard: usize) -> ShardLook {
         self.looks.fetch_add(1, SeqCst);
+        if let Some(act) = self.at_look.get() {
+            act();
+        }
         self.shards.look(shard)
     }
 
