@@ -188,7 +188,8 @@ impl ManualTimer {
     /// zero only due tasks run. For tests on a runtime of one thread.
     ///
     /// Tasks count as waiting once they were let run 64 times and nothing of this timer changed. While
-    /// another thread advances, this one waits for that.
+    /// another thread advances, this one waits for that. Inside one of the timer's tasks, as by a
+    /// `block_on`, it moves the goal of the running call, as [`advance`](Self::advance) does.
     ///
     /// # Cancel safety
     /// A dropped call leaves the clock part-way, at the last moment whose work it has done. No work
@@ -219,10 +220,12 @@ impl ManualTimer {
         let end = self.clock.now() + by;
         loop {
             self.let_tasks_run().await;
+            // Inside a task the clock stands, and the goal alone moves.
+            let is_inside = self.is_advancing() && on_timer_thread();
             // Asked once: another thread may cancel what is next.
             let until_ns = end.max(self.clock.now()).as_nanos();
             match self.next_due_ns() {
-                Some(due_ns) if due_ns <= until_ns => {
+                Some(due_ns) if due_ns <= until_ns && !is_inside => {
                     self.advance_from(|goal_ns| goal_ns.max(due_ns));
                 }
                 _ => break,

@@ -176,3 +176,15 @@ fn a_settle_goes_no_further_for_a_cancel() {
     while poll(&mut settle).is_pending() {}
     assert_eq!((timer.now().as_nanos(), timer.len()), (1_000_000, 1));
 }
+
+/// As an `advance` there does: the clock moves once the task is over.
+#[test]
+fn a_settle_inside_a_task_moves_the_goal() {
+    let timer = ManualTimer::new();
+    let inside = timer.clone();
+    let settle = move || pollster::block_on(inside.settle(5 * MS));
+    timer.schedule(MS, settle).unwrap();
+    timer.schedule(3 * MS, || ()).unwrap();
+    timer.advance(MS);
+    assert_eq!((timer.now().as_nanos(), timer.len()), (6_000_000, 0));
+}
