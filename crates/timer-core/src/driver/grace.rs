@@ -53,9 +53,10 @@ impl Grace {
         self.planned_ns = u64::MAX;
     }
 
-    /// Ends a period that is under way, or was and is over: nothing waits for it any more.
-    pub(crate) fn end_period(&mut self) {
-        self.until_ns = None;
+    /// Ends a period that is under way, or was and is over: nothing waits for it any more. Returns false
+    /// without one.
+    pub(crate) fn end_period(&mut self) -> bool {
+        self.until_ns.take().is_some()
     }
 
     /// Ends a round in which something is left, and plans the next, at most `bound` from now so that a

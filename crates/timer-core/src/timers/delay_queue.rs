@@ -357,6 +357,10 @@ impl<T> DelayQueue<T> {
                     self.wake_tick = self.wake_tick.min(tick.round_down(self.sleep.now_ns()));
                 }
                 Poll::Ready(Err(_)) if is_empty => return Poll::Ready(None),
+                // A closed timer does not wake it at the end of a period: due values come now.
+                Poll::Ready(Err(_)) if self.driver().is_closed() && self.grace.end_period() => {
+                    self.wake_tick = 0;
+                }
                 Poll::Ready(Err(refused)) => return Poll::Ready(Some(Err(refused))),
             }
         }

@@ -334,6 +334,21 @@ fn after_a_pause_due_values_wait_one_bound() {
     assert_eq!(graced.queue.len(), 1);
 }
 
+/// Nothing would wake the owner at its end.
+#[test]
+fn a_period_ends_with_the_timer() {
+    let mut graced = Graced::new();
+    graced.queue.insert("gone", 50 * MS).unwrap();
+    graced.queue.insert("later", HOUR * 3).unwrap();
+    assert_eq!(graced.values_after(NONE).0, [""; 0]);
+    assert_eq!(graced.values_after_pause(HOUR), [""; 0]); // a period begins
+    graced.timer.shutdown(Duration::MAX);
+    let due = poll(&mut graced.queue, &graced.owner);
+    assert_eq!(due.map_ok(|due| due.value), Poll::Ready(Some(Ok("gone"))));
+    let left = poll(&mut graced.queue, &graced.owner);
+    assert_eq!(left, Poll::Ready(Some(Err(TimerError::Closed))));
+}
+
 #[test]
 fn a_pause_of_an_idle_queue_is_noticed() {
     let mut graced = Graced::new();
