@@ -7,7 +7,7 @@
 //!   sets the shard's bit. So an answer that is kept holds as long as its bit is not set. A shard
 //!   that was never locked has nothing, which is what is kept of it from the beginning.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use crate::{
     driver::{
@@ -58,9 +58,11 @@ impl Agenda {
     }
 
     /// Returns a number that has changed if any task was scheduled or cancelled since the last
-    /// call, or any shard has work at another tick. O(owners), and the marked shards.
+    /// call, any shard has work at another tick, or a delay queue was at work. O(owners), and the
+    /// marked shards.
     pub(crate) fn changes(&self, shared: &Shared) -> u64 {
-        self.up_to_date(shared, |known| known.changes)
+        let handed_down = shared.handed_down.load(Ordering::Relaxed);
+        self.up_to_date(shared, |known| known.changes + handed_down)
     }
 
     /// Returns the first owner that has shards due at `now_tick`. O(owners), and the marked shards.

@@ -12,6 +12,7 @@
 use std::{
     collections::VecDeque,
     future::poll_fn,
+    sync::atomic::Ordering,
     task::{Context, Poll},
     time::Duration,
 };
@@ -335,6 +336,11 @@ impl<T> DelayQueue<T> {
             match self.find_due() {
                 Found::Due => continue,
                 Found::More => {
+                    // A manual timer that settles waits for this queue, too.
+                    let driver = self.driver();
+                    if driver.config.manual {
+                        driver.shared.handed_down.fetch_add(1, Ordering::Relaxed);
+                    }
                     context.waker().wake_by_ref();
                     return Poll::Pending;
                 }

@@ -188,3 +188,21 @@ fn a_settle_inside_a_task_moves_the_goal() {
     timer.advance(MS);
     assert_eq!((timer.now().as_nanos(), timer.len()), (6_000_000, 0));
 }
+
+/// It takes 300 polls to hand them down, which nothing else of the timer shows.
+#[test]
+fn a_settle_waits_for_a_queue_that_hands_values_down() {
+    let timer = ManualTimer::new();
+    let mut queue = DelayQueue::new(&timer);
+    for value in 0..300 * 64 {
+        queue.insert(value, 70 * SECOND).unwrap();
+    }
+    let owner = async {
+        while let Some(expired) = queue.next().await {
+            expired.unwrap();
+        }
+        timer.now().as_nanos()
+    };
+    let both = futures_util::future::join(owner, timer.settle(100 * SECOND));
+    assert_eq!(pollster::block_on(both).0, 70_000_000_000);
+}
