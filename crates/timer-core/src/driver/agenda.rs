@@ -58,11 +58,11 @@ impl Agenda {
     }
 
     /// Returns a number that has changed if any task was scheduled or cancelled since the last
-    /// call, any shard has work at another tick, or a delay queue was at work. O(owners), and the
+    /// call, any shard has work at another tick, or a future of the timer has yielded. O(owners), and the
     /// marked shards.
     pub(crate) fn changes(&self, shared: &Shared) -> u64 {
-        let handed_down = shared.handed_down.load(Ordering::Relaxed);
-        self.up_to_date(shared, |known| known.changes + handed_down)
+        let yields = shared.yields.load(Ordering::Relaxed);
+        self.up_to_date(shared, |known| known.changes + yields)
     }
 
     /// Returns the first owner that has shards due at `now_tick`. O(owners), and the marked shards.

@@ -159,6 +159,14 @@ impl Driver {
         self.shared.is_closed()
     }
 
+    /// Counts a poll that is pending with more to do: a manual timer that settles waits for it, though
+    /// nothing of the timer has changed.
+    pub(crate) fn count_yield(&self) {
+        if self.config.manual {
+            self.shared.yields.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Returns true when threads of this process advance its wheels, and until it is shut down.
     pub(crate) fn is_served(&self) -> bool {
         !self.is_closed() && !self.is_inherited()

@@ -44,8 +44,8 @@ pub(crate) struct Shared {
     pub(super) counts: plain::Mutex<TimerStats>,
     /// Tasks cancelled on wheels that are gone.
     pub(crate) cancelled: Arc<AtomicU64>,
-    /// Batches of values that delay queues have handed down, on a manual timer.
-    pub(crate) handed_down: AtomicU64,
+    /// Polls that were pending with more to do, on a manual timer.
+    pub(super) yields: AtomicU64,
     /// The first call of the reaper since its last round, with a grace; `u64::MAX` for never.
     pub(super) called_ns: Arc<AtomicU64>,
     /// Set under the lock of the owners; also read without it.
@@ -60,7 +60,7 @@ impl Shared {
             owners: Mutex::new(Owners::default()),
             counts: plain::Mutex::default(),
             cancelled: Arc::default(),
-            handed_down: AtomicU64::new(0),
+            yields: AtomicU64::new(0),
             called_ns: Arc::new(AtomicU64::new(u64::MAX)),
             is_closed: AtomicBool::new(false),
             closing: Latch::default(),

@@ -12,7 +12,6 @@
 use std::{
     collections::VecDeque,
     future::poll_fn,
-    sync::atomic::Ordering,
     task::{Context, Poll},
     time::Duration,
 };
@@ -323,6 +322,7 @@ impl<T> DelayQueue<T> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Expired<T>, TimerError>>> {
         if must_yield(context.waker()) {
+            self.driver().count_yield();
             return Poll::Pending;
         }
         self.is_awaited = false;
@@ -336,11 +336,7 @@ impl<T> DelayQueue<T> {
             match self.find_due() {
                 Found::Due => continue,
                 Found::More => {
-                    // A manual timer that settles waits for this queue, too.
-                    let driver = self.driver();
-                    if driver.config.manual {
-                        driver.shared.handed_down.fetch_add(1, Ordering::Relaxed);
-                    }
+                    self.driver().count_yield();
                     context.waker().wake_by_ref();
                     return Poll::Pending;
                 }

@@ -321,6 +321,26 @@ async fn a_loop_over_due_values_yields_to_its_neighbours() {
     assert!(turns_of_a_neighbour_of(sleeps).await > 10);
 }
 
+/// What is due comes out at its time, however often the task yields for it.
+#[tokio::test]
+async fn a_settle_waits_for_loops_that_yield() {
+    let timer = ManualTimer::new();
+    let mut queue = DelayQueue::new(&timer);
+    for number in 0..20_000 {
+        queue.insert(number, SECOND).unwrap();
+    }
+    let owner = async {
+        while let Some(expired) = queue.next().await {
+            expired.unwrap();
+        }
+        for _ in 0..20_000 {
+            timer.sleep(Duration::ZERO).await.unwrap();
+        }
+        timer.now().as_nanos()
+    };
+    assert_eq!(tokio::join!(owner, timer.settle(MINUTE)).0, 1_000_000_000);
+}
+
 /// A future that uses up the budget of its task does not keep its timeout from ending it.
 #[tokio::test]
 async fn a_timeout_needs_no_budget() {
