@@ -223,6 +223,7 @@ fn mistakes_with_in_sync_replicas_lose_records() {
     mistakes_lose::<kafka::Cluster>(&[
         JoinerBelowWatermark,
         ReportsOfNoEpoch,
+        CountsOtherRecords,
         LeavesAlone,
         JoinsAfterController,
         ForgetsProposals,

@@ -29,6 +29,8 @@ pub(super) enum Mistake {
     JoinerBelowWatermark,
     /// It counts fetches of earlier epochs.
     ReportsOfNoEpoch,
+    /// It counts the records of a follower that are of another leader, before they are cut off.
+    CountsOtherRecords,
     /// It takes a follower out before the controller has agreed.
     LeavesAlone,
     /// It lets a follower in some time after the controller has.
@@ -448,6 +450,9 @@ impl Cluster {
         if at.is_some_and(|entry| entry.map(|entry| entry.epoch) != last) {
             let diverges = Message::Diverges { epoch, end, last };
             self.network.send(&mut self.random, node, from, diverges);
+            if self.mistake == Some(Mistake::CountsOtherRecords) {
+                self.counts(node, NAMES[from], end as u64);
+            }
             return;
         }
         // 3. So this is its report.
