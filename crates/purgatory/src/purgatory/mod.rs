@@ -29,14 +29,14 @@ use crate::{
 /// operation that is not completed in time expires. Each operation ends exactly once.
 ///
 /// A purgatory is a handle: clones share the same operations. Dropping the last handle ends all
-/// parked operations as [`Dropped`](crate::CancelReason::Dropped), without waiting for a thread. It may be
-/// dropped inside a callback.
+/// parked operations as [`Dropped`](crate::CancelReason::Dropped), without waiting for a thread. It
+/// may be dropped inside a callback.
 ///
 /// # The one rule
 /// Make the condition true *first*, then signal the key, and hold no lock that a check or a
-/// callback needs while you signal. Then no event is lost: when `check_and_complete` returns, every operation parked
-/// under the key before the call has ended, was seen unsatisfied, or is checked again by the thread
-/// that has it under check.
+/// callback needs while you signal. Then no event is lost: when `check_and_complete` returns, every
+/// operation parked under the key before the call has ended, was seen unsatisfied, or is checked
+/// again by the thread that has it under check.
 ///
 /// # Locks
 /// Checks and callbacks run with nothing of the purgatory locked ([where](crate::guide::your_code)).

@@ -80,8 +80,8 @@ where
     }
 
     /// Lets a member into the set, which has come to `value` in the leader's log. Returns how many
-    /// waits this completed, as [`report`](Self::report) does: some if the set was below its floor, or if a
-    /// majority needs no more members now.
+    /// waits this completed, as [`report`](Self::report) does: some if the set was below its floor,
+    /// or if a majority needs no more members now.
     ///
     /// Where a controller keeps the set, too, let the member in [*before* you tell
     /// it](crate::guide::recipes::alter_partition): once the controller may elect the member, nothing
@@ -101,11 +101,11 @@ where
     /// not below the [floor](crate::Rule::floor).
     ///
     /// Where a controller keeps the set, too, take the member out [*after* that has
-    /// agreed](crate::guide::recipes::alter_partition): until then it may elect the member, which lacks
-    /// what the others acknowledge. By [majority](crate::Rule::majority) only one member leaves or joins
-    /// at a time, as its entry of the log is appended, and the next one after that is acknowledged; the first after an entry of the
-    /// leader's own ([Raft, section 4.1][raft]). The members that are left after two may all lack a
-    /// record.
+    /// agreed](crate::guide::recipes::alter_partition): until then it may elect the member, which
+    /// lacks what the others acknowledge. By [majority](crate::Rule::majority) only one member
+    /// leaves or joins at a time, as its entry of the log is appended, and the next one after that
+    /// is acknowledged; the first after an entry of the leader's own ([Raft, section 4.1][raft]).
+    /// The members that are left after two may all lack a record.
     ///
     /// [raft]: https://github.com/ongardie/dissertation
     ///
