@@ -187,9 +187,10 @@ impl ManualTimer {
     /// goes on to the next moment at which any wheel has work, and so on to the end of `by`. With
     /// zero only due tasks run. For tests on a runtime of one thread.
     ///
-    /// Tasks count as waiting once they were let run 64 times and nothing of this timer changed. While
-    /// another thread advances, this one waits for that. Inside one of the timer's tasks, as by a
-    /// `block_on`, it moves the goal of the running call, as [`advance`](Self::advance) does.
+    /// Tasks count as waiting once they were let run 64 times and nothing of this timer changed. (A
+    /// `DelayQueue` or a sleep that yields with more to do is a change.) While another thread
+    /// advances, this one waits for that. Inside one of the timer's tasks, as by a `block_on`, it
+    /// moves the goal of the running call, as [`advance`](Self::advance) does.
     ///
     /// # Cancel safety
     /// A dropped call leaves the clock part-way, at the last moment whose work it has done. No work
