@@ -58,8 +58,8 @@ impl Agenda {
     }
 
     /// Returns a number that has changed if any task was scheduled or cancelled since the last
-    /// call, any shard has work at another tick, or a future of the timer has yielded. O(owners), and the
-    /// marked shards.
+    /// call, any shard has work at another tick, or a future of the timer has yielded with more to
+    /// do. O(owners), and the marked shards.
     pub(crate) fn changes(&self, shared: &Shared) -> u64 {
         let yields = shared.yields.load(Ordering::Relaxed);
         self.up_to_date(shared, |known| known.changes + yields)

@@ -322,7 +322,9 @@ impl<T> DelayQueue<T> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Expired<T>, TimerError>>> {
         if must_yield(context.waker()) {
-            self.driver().count_yield();
+            if self.next_due_in() == Some(Duration::ZERO) {
+                self.driver().count_yield();
+            }
             return Poll::Pending;
         }
         self.is_awaited = false;

@@ -237,7 +237,9 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if must_yield(context.waker()) {
-            self.driver().count_yield();
+            if self.is_due() {
+                self.driver().count_yield();
+            }
             return Poll::Pending;
         }
         let slept = self.poll_now(context.waker());

@@ -1,6 +1,8 @@
 //! A timer that is a task of a tokio runtime, by that runtime's clock (feature `tokio`).
 #![cfg(all(feature = "tokio", not(loom)))]
 
+use std::future::poll_fn;
+
 use timer_core::driver::on_timer_thread;
 use tokio::{
     runtime::{Builder, Handle, Runtime},
@@ -339,6 +341,27 @@ async fn a_settle_waits_for_loops_that_yield() {
         timer.now().as_nanos()
     };
     assert_eq!(tokio::join!(owner, timer.settle(MINUTE)).0, 1_000_000_000);
+}
+
+/// A task that has used up its budget has nothing more to do of what is not due.
+#[tokio::test]
+async fn a_settle_passes_by_a_busy_task() {
+    let timer = ManualTimer::new();
+    let mut queue = DelayQueue::new(&timer);
+    queue.insert((), HOUR).unwrap();
+    let mut sleep = timer.sleep(HOUR);
+    let mut polls = 0;
+    let busy = poll_fn(|context| {
+        polls += 1;
+        assert!(polls < 10_000, "the settle waits for it");
+        while pin!(tokio::task::consume_budget()).poll(context).is_ready() {}
+        assert!(queue.poll_expired(context).is_pending());
+        Pin::new(&mut sleep).poll(context).map(drop)
+    });
+    tokio::select! {
+        () = busy => unreachable!("it has an hour"),
+        () = timer.settle(MINUTE) => {}
+    }
 }
 
 /// A future that uses up the budget of its task does not keep its timeout from ending it.
