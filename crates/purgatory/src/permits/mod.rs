@@ -111,6 +111,8 @@ impl<K: WatchKey> Builder<Permits<K>> {
 }
 
 /// Without keys.
+// What is not generic here is `inline`: the engine without keys is made in the program alone. Made in
+// this crate, too, it was there twice, with 42 KB.
 impl Permits {
     /// Makes `limit` permits on the timer that the process [shares](crate::Purgatory::new); `name`
     /// labels the metrics. With 0 none is
@@ -167,6 +169,7 @@ impl Permits {
     /// Takes `weight` permits if they are free and no request is waiting. O(1), and no allocation.
     /// After [`close`](Self::close) or a shutdown it takes none.
     #[must_use = "dropped, it returns the permits"]
+    #[inline]
     pub fn try_acquire(&self, weight: u64) -> Option<Permit> {
         self.try_acquire_for(&(), weight)
     }
@@ -200,11 +203,13 @@ impl Permits {
     }
 
     /// Returns the number of permits that are taken. May exceed a limit that was lowered. O(1).
+    #[inline]
     pub fn taken(&self) -> u64 {
         self.taken_for(&())
     }
 
     /// Returns the number of permits that are free. A request for more of them may wait. O(1).
+    #[inline]
     pub fn free(&self) -> u64 {
         self.free_for(&())
     }
@@ -228,6 +233,7 @@ impl Permits {
     /// assert_eq!(sends.free(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[inline]
     pub fn refill(&self, free: u64) {
         Semaphores::change(&self.handle.table, |lines, limit| {
             let own = limit.saturating_sub(lines.lent);

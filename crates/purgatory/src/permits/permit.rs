@@ -61,6 +61,7 @@ impl Permit {
     /// assert_eq!((sends.limit(), sends.taken(), sends.free()), (1, 0, 1));
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
+    #[inline] // as in `impl Permits`
     pub fn forget(mut self) {
         let held = mem::replace(&mut self.held, Held::NOTHING);
         use_up(&self.table, held);

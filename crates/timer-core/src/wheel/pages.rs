@@ -270,15 +270,21 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
 
     /// Returns the page at the head of `partial`, made if need be. O(1), but for the making.
     #[cold]
+    #[inline(never)] // a copy for each type, not for each crate
     fn page_with_room(&mut self) -> Option<u32> {
         // `claim_near` and `give_back` leave pages on the list that have no free slot any more. The
         // pages of a peak may all be there: a few of them go now, more with the next page.
         for _ in 0..WALK {
-            match self.pages.record(self.partial) {
-                Some(head) if head.free != 0 => return Some(self.partial),
-                Some(_) => self.unlist_head()?,
-                None => break,
+            if !self.unlist_full_head() {
+                break;
             }
+        }
+        if self
+            .pages
+            .record(self.partial)
+            .is_some_and(|head| head.free != 0)
+        {
+            return Some(self.partial);
         }
         // The first page grows before another one is made.
         if self.pages.first.len() < SIZE {
@@ -288,20 +294,25 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
         self.make_page()
     }
 
-    /// Takes the page at the head of `partial`, which has no free slot, to where it belongs (Listed).
-    /// Never inlined: the walk would be unrolled.
-    #[inline(never)]
-    fn unlist_head(&mut self) -> Option<()> {
+    /// Takes the page at the head of `partial` to where it belongs (Listed), if it has no free slot.
+    /// Returns true if it did.
+    #[inline(never)] // the walk would be unrolled
+    fn unlist_full_head(&mut self) -> bool {
         let number = self.partial;
         let is_made = self.pages.made(number) > 0;
-        let page = self.pages.record_mut(number)?;
+        let Some(page) = self.pages.record_mut(number) else {
+            return false;
+        };
+        if page.free != 0 {
+            return false;
+        }
         self.partial = page.next;
         if is_made {
             page.listed = false; // full
         } else {
             page.next = mem::replace(&mut self.vacant, number);
         }
-        Some(())
+        true
     }
 
     /// Makes a page beyond the first: it is the head of `partial` then. `None` when all are in use.
