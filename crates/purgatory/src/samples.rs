@@ -109,6 +109,26 @@ pub(crate) fn by_label(labels: &[(&'static str, usize)]) -> Vec<Sample> {
     samples
 }
 
+/// The gauges of [`Permits`](crate::Permits).
+pub(crate) fn permits(limit: u64, taken: f64) -> Vec<Sample> {
+    let limit_help = "Permits that are free or taken, of each key if there are keys.";
+    let taken_help = "Permits that are taken now, leases included, of all keys together.";
+    vec![
+        Sample::sum("purgatory_permits_limit", limit_help, limit as f64),
+        Sample::sum("purgatory_permits_taken", taken_help, taken),
+    ]
+}
+
+/// The gauges of [`ReplicaSets`](crate::ReplicaSets).
+pub(crate) fn groups(led: u64, below: u64) -> Vec<Sample> {
+    let led_help = "Groups that have a set here: those that this process leads.";
+    let below_help = "Groups whose sets have too few members now to acknowledge anything.";
+    vec![
+        Sample::sum("purgatory_groups", led_help, led as f64),
+        Sample::sum("purgatory_groups_below_floor", below_help, below as f64),
+    ]
+}
+
 /// Counters without a further label.
 fn counters(stats: &Stats) -> Vec<Sample> {
     let counters = [

@@ -163,4 +163,12 @@ impl<K: WatchKey> Engine for Semaphores<K> {
             }
         }
     }
+
+    #[cfg(feature = "metrics")]
+    fn own_gauges(table: &Table<Self>) -> Vec<timer_core::driver::Sample> {
+        let limit = table.engine.present(&table.lock(0).records);
+        let mut taken = 0.0;
+        table.each_record(|lines| &lines.keys, |line| taken += line.taken as f64);
+        crate::samples::permits(limit, taken)
+    }
 }

@@ -97,6 +97,19 @@ impl<M: Send + 'static> Beside for Here<M> {
     fn is_led(&self) -> bool {
         self.is_some()
     }
+
+    #[cfg(feature = "metrics")]
+    fn gauges(each: impl FnOnce(&mut dyn FnMut(&Self))) -> Vec<timer_core::driver::Sample> {
+        let mut led = 0;
+        let mut below_floor = 0;
+        each(&mut |here| {
+            if let Some(set) = here {
+                led += 1;
+                below_floor += u64::from(set.below_floor().is_some());
+            }
+        });
+        crate::samples::groups(led, below_floor)
+    }
 }
 
 impl<G: WatchKey, M: Eq + Clone + Send + 'static> ReplicaSets<G, M> {

@@ -143,6 +143,16 @@ impl<M> Drop for Set<M> {
     }
 }
 
+impl<M> Set<M> {
+    /// Returns why the waits of a set are cancelled that has too few members; `None` if it has
+    /// enough.
+    pub(super) fn below_floor(&self) -> Option<CancelReason> {
+        let members = self.members.len();
+        let floor = self.rule.members_min();
+        (members < floor).then_some(CancelReason::BelowFloor { members, floor })
+    }
+}
+
 impl<M: Eq + Clone> Set<M> {
     /// Makes a set of members that are told apart. None has more than the leader, whose log ends at
     /// `log_end`. It counts once its epoch [begins](Self::begin).
@@ -222,14 +232,6 @@ impl<M: Eq + Clone> Set<M> {
 
     fn has(&self, name: Option<&M>) -> bool {
         name.is_some_and(|name| self.place_of(name).is_some())
-    }
-
-    /// Returns why the waits of a set are cancelled that has too few members; `None` if it has
-    /// enough.
-    pub(super) fn below_floor(&self) -> Option<CancelReason> {
-        let members = self.members.len();
-        let floor = self.rule.members_min();
-        (members < floor).then_some(CancelReason::BelowFloor { members, floor })
     }
 
     /// Returns copies of the members with the ranks of their values. O(members).

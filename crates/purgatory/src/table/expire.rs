@@ -122,6 +122,11 @@ impl<E: Engine> Inside for E {
         let wait = shard.get(handle.id())?;
         Some(vec![E::key_of(&shard.records, wait)])
     }
+
+    #[cfg(feature = "metrics")]
+    fn own_gauges(table: &Table<E>) -> Vec<timer_core::driver::Sample> {
+        E::own_gauges(table)
+    }
 }
 
 impl<E: Inside> WheelOwner for AnyTable<E> {

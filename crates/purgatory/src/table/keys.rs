@@ -304,10 +304,15 @@ impl<K, R> Keys<K, R> {
         self.records.first_from(number)
     }
 
-    /// Returns the numbers of all records, in no order.
+    /// Returns the numbers of all records, in no order of their keys.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> {
+        self.numbers_from(0)
+    }
+
+    /// Returns the numbers of the records at or after a number, in their order.
+    pub(crate) fn numbers_from(&self, number: u32) -> impl Iterator<Item = u32> {
         let next = |&number: &u32| self.first_from(number + 1);
-        iter::successors(self.first_from(0), next)
+        iter::successors(self.first_from(number), next)
     }
 
     /// Returns all keys with what is kept for them, in no order.

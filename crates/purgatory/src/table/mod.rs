@@ -127,6 +127,12 @@ pub(crate) trait Inside: Sized + Send + Sync + 'static {
 
     /// Adds the counts that no shard has.
     fn add_to(&self, _stats: &mut Stats) {}
+
+    /// Returns the gauges that no other form has. Takes one lock after the other.
+    #[cfg(feature = "metrics")]
+    fn own_gauges(_table: &AnyTable<Self>) -> Vec<timer_core::driver::Sample> {
+        Vec::new()
+    }
 }
 
 /// A shard of a form, under its lock.
@@ -256,6 +262,12 @@ pub(crate) trait Engine:
 
     /// Visits the keys that have waiters, each with their number.
     fn each_key(records: &Self::Records, visit: &mut dyn FnMut(&Self::Key, usize));
+
+    /// Returns the gauges that no other form has. Takes one lock after the other.
+    #[cfg(feature = "metrics")]
+    fn own_gauges(_table: &Table<Self>) -> Vec<timer_core::driver::Sample> {
+        Vec::new()
+    }
 }
 
 /// A wait that has ended, to be finished with nothing locked.

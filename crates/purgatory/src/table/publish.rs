@@ -8,7 +8,7 @@ use timer_core::driver::{Published, Publishes, Sample, ShardState, SourceName};
 
 use crate::{
     samples,
-    table::{AnyTable, Inside, TableOf, form::AnyForm},
+    table::{AnyTable, BUDGET, Engine, Inside, Table, TableOf, form::AnyForm, keys::Keys},
 };
 
 impl<E: Inside> AnyTable<E> {
@@ -59,6 +59,30 @@ impl<E: Inside> Publishes for AnyTable<E> {
         // 2. The labels, 0 of each included that is in use no more: a gauge keeps what it was set
         // to.
         samples.extend(samples::by_label(&labels));
+        // 3. What this form alone has.
+        samples.extend(E::own_gauges(self));
         samples
+    }
+}
+
+impl<E: Engine> Table<E> {
+    /// Visits what is kept for each key, a bounded number under one lock hold.
+    pub(crate) fn each_record<K, R>(
+        &self,
+        keys_of: impl Fn(&E::Records) -> &Keys<K, R>,
+        mut visit: impl FnMut(&R),
+    ) {
+        for shard in self.shards.made() {
+            let mut next = Some(0);
+            while let Some(from) = next {
+                let shard = self.lock(shard);
+                let keys = keys_of(&shard.records);
+                let mut numbers = keys.numbers_from(from);
+                for number in numbers.by_ref().take(BUDGET) {
+                    visit(keys.at(number));
+                }
+                next = numbers.next();
+            }
+        }
     }
 }

@@ -47,6 +47,12 @@ pub(crate) trait Beside: Default + Send + 'static {
 
     /// False if the key's epoch has no waits here, since another process makes its values.
     fn is_led(&self) -> bool;
+
+    /// Returns the gauges of what lies beside the keys that are not closed, which `each` visits.
+    #[cfg(feature = "metrics")]
+    fn gauges(_each: impl FnOnce(&mut dyn FnMut(&Self))) -> Vec<timer_core::driver::Sample> {
+        Vec::new()
+    }
 }
 
 /// [`Watermarks`](crate::Watermarks) keep nothing.
@@ -346,6 +352,18 @@ impl<K: WatchKey, B: Beside> Engine for Values<K, B> {
                 visit(key, waiting);
             }
         }
+    }
+
+    #[cfg(feature = "metrics")]
+    fn own_gauges(table: &Table<Self>) -> Vec<timer_core::driver::Sample> {
+        B::gauges(|visit| {
+            let visit_open = |mark: &Mark<B>| {
+                if let (Some(valued), None) = (&mark.valued, mark.closed()) {
+                    visit(&valued.beside);
+                }
+            };
+            table.each_record(|marks| marks, visit_open);
+        })
     }
 }
 

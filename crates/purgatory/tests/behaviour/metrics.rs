@@ -197,6 +197,87 @@ fn timer_publishes_each_form_on_it() {
     });
 }
 
+/// The limits of one name add up, as do the permits that are taken, over keys and forms.
+#[test]
+fn permits_publish_their_limit_and_what_is_taken() {
+    let recorder = recorder();
+    let timer = ManualTimer::new();
+    let told = |limit: u64, taken: u64| {
+        metrics::with_local_recorder(&recorder, || timer.publish());
+        for (gauge, value) in [("limit", limit), ("taken", taken)] {
+            let line = format!("purgatory_permits_{gauge}{{purgatory=\"sends\"}} {value}\n");
+            assert_told(&recorder, &line);
+        }
+    };
+    let sends = Permits::on(&timer, "sends", 5).unwrap();
+    told(5, 0);
+    let used_up = sends.try_acquire(2).unwrap();
+    let lease = sends.lease(1, MINUTE, NEVER).wait_blocking().unwrap();
+    told(5, 3);
+    used_up.forget();
+    told(3, 1);
+
+    // With keys, more of them than one lock hold looks at.
+    let by_client = Permits::<u32>::keyed_builder("sends").limit(10);
+    let by_client = by_client.timer(&timer).shards(2).build().unwrap();
+    told(13, 1);
+    let take = |client| by_client.try_acquire_for(&client, 2).unwrap();
+    let mut held: Vec<_> = (0..300).map(take).collect();
+    told(13, 601);
+    held.truncate(100);
+    told(13, 201);
+    drop(by_client); // its permits are still held
+    told(3, 1);
+    drop((sends, lease, held));
+    told(0, 0);
+}
+
+/// A group is this process's while it leads it, and open.
+#[test]
+fn groups_are_published_with_those_below_floor() {
+    let recorder = recorder();
+    let timer = ManualTimer::new();
+    let told = |groups: u64, below_floor: u64| {
+        metrics::with_local_recorder(&recorder, || timer.publish());
+        for (gauge, value) in [("groups", groups), ("groups_below_floor", below_floor)] {
+            let line = format!("purgatory_{gauge}{{purgatory=\"logs\"}} {value}\n");
+            assert_told(&recorder, &line);
+        }
+    };
+    let logs: ReplicaSets<u32, &str> = {
+        let builder = ReplicaSets::builder("logs").timer(&timer);
+        builder.shards(2).build().unwrap()
+    };
+    let _marks: Watermarks<u32> = Watermarks::on(&timer, "marks").unwrap(); // these have no groups
+    told(0, 0);
+    // More groups than one lock hold looks at.
+    let set = |group, members: &[&'static str]| {
+        let members = members.iter().map(|&member| (member, 0));
+        logs.set(&group, 1, members, 0, Rule::all().floor(2))
+            .unwrap();
+    };
+    for group in 0..300 {
+        set(group, &["leader", "a"]);
+    }
+    told(300, 0);
+    for group in 0..200 {
+        logs.in_epoch(&group, 1).leave(&"a").unwrap();
+    }
+    told(300, 200);
+    logs.in_epoch(&0, 1).join("b", 0).unwrap();
+    logs.in_epoch(&1, 1).set_rule(Rule::all()).unwrap();
+    told(300, 198);
+    logs.in_epoch(&2, 1).set_rule(Rule::at_least(2)).unwrap();
+    told(300, 198);
+    logs.follow(&3, 2).unwrap(); // the set is with the leader
+    logs.close(&4, "deleted"); // no member can come back
+    logs.remove(&5);
+    told(297, 195);
+    assert_eq!(series_of(&recorder, "purgatory_groups"), 2);
+    drop(logs);
+    told(0, 0);
+}
+
 /// A form that was never published before its last handle went is not published after it.
 #[test]
 fn form_without_handles_is_not_published() {
@@ -482,7 +563,11 @@ fn documented(page: &str) -> Vec<Row<'_>> {
 #[test]
 fn the_page_lists_exactly_what_is_published() {
     let page = exposition(|| {
-        eventful(&ManualTimer::new()).publish_in_detail();
+        let forms = ManualTimer::new();
+        let _permits = Permits::on(&forms, "sends", 1).unwrap();
+        let _sets: ReplicaSets<u32, u32> = ReplicaSets::on(&forms, "logs").unwrap();
+        eventful(&forms).publish_in_detail();
+        forms.publish();
         let timer = SystemTimer::new().unwrap();
         timer.schedule(Duration::ZERO, || ()).unwrap();
         while timer.stats().turns.count() == 0 {
