@@ -38,6 +38,7 @@ WRONG = HELD_UP | {  # misbehave
     "PurgatoryMissesEvents",
     "PurgatoryExecutorBacklog",
     "PurgatoryCallbacksLate",
+    "PurgatoryBelowFloor",
     "TimerBehind",
     "TimerSaturated",
     "TimerPanics",

@@ -8,7 +8,7 @@ use std::{fmt::Display, net::SocketAddr, sync::Arc, thread, time::Duration};
 use anyhow::Result;
 use clap::Parser;
 use example_support::{Stop, say};
-use purgatory::{Outcome, Purgatory, Timeout, when};
+use purgatory::{Outcome, Purgatory, ReplicaSets, Rule, Timeout, when};
 use purgatory_live::{Live, Server};
 use timer_core::{SystemTimer, Timer, Workers};
 
@@ -96,6 +96,15 @@ fn keep_a_reaper_busy(stop: &Arc<Stop>) -> Result<SystemTimer> {
     Ok(timer)
 }
 
+/// Loses the follower of a group that is to have two members: PurgatoryBelowFloor.
+fn lose_a_follower() -> Result<ReplicaSets<&'static str, &'static str>> {
+    let sets = ReplicaSets::new("too few")?;
+    let members = [("leader", 0), ("follower", 0)];
+    sets.set(&"group", 1, members, 0, Rule::all().floor(2))?;
+    sets.in_epoch(&"group", 1).leave(&"follower")?;
+    Ok(sets)
+}
+
 /// Parks more than may be parked: PurgatoryRefuses.
 fn overfill(full: &Waits) {
     while park(full, TIMEOUT, drop) {}
@@ -165,6 +174,8 @@ struct Misused {
     blocks: Waits,
     forgets: Waits,
     stuck: Waits,
+    /// It is published while there is a handle.
+    _too_few: ReplicaSets<&'static str, &'static str>,
     inline: SystemTimer,
     busy: SystemTimer,
 }
@@ -183,6 +194,7 @@ impl Misused {
             blocks: blocks.build()?,
             forgets: forgets.build()?,
             stuck: get_stuck(stop)?,
+            _too_few: lose_a_follower()?,
             busy: keep_a_reaper_busy(stop)?,
             inline,
         })
