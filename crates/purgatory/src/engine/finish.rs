@@ -84,7 +84,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // Most operations have one key, so no secondary watch.
         let last = &mut to_release.last_secondary;
         if last.is_some() {
-            self.release_secondaries(last, usize::MAX, |key| self.drop_key(call, key));
+            self.release_secondaries(last, usize::MAX, &mut |key| self.drop_key(call, key));
         }
     }
 
@@ -109,7 +109,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         &self,
         last: &mut Option<SecondaryId>,
         max: usize,
-        mut emptied_key: impl FnMut(K),
+        emptied_key: &mut dyn FnMut(K),
     ) -> usize {
         for released in 0..max {
             let Some(secondary) = *last else {

@@ -80,7 +80,7 @@ impl<K: WatchKey, O: DelayedOperation> Inside for Kernel<K, O> {
         for job in &mut jobs {
             if let CallbackJob::Call(ended) = job {
                 let last = &mut ended.to_release.last_secondary;
-                table.release_secondaries(last, at_once, |key| emptied_keys.push(key));
+                table.release_secondaries(last, at_once, &mut |key| emptied_keys.push(key));
             }
         }
         // Hand the rest over. Keys are the user's, so the executor drops them, too.
@@ -181,7 +181,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             if let CallbackJob::Call(ended) = &mut job {
                 let last = &mut ended.to_release.last_secondary;
                 if last.is_some() {
-                    budget -= self.release_secondaries(last, budget, |key| {
+                    budget -= self.release_secondaries(last, budget, &mut |key| {
                         self.drop_key(&self.frame.enter(), key);
                     });
                 }
