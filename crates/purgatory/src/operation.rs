@@ -308,6 +308,9 @@ impl serde::Serialize for OperationId {
 
 /// An operation that comes to be parked, or the parts of one that is made only if it has to wait.
 pub(crate) trait ToPark<O> {
+    /// True if a program may have many types of it that become operations of one type.
+    const IS_ONE_OF_MANY: bool;
+
     /// Checks the condition for the first time, as [`DelayedOperation::try_complete`] does.
     fn check(&mut self) -> bool;
 
@@ -336,6 +339,8 @@ impl Parking {
 }
 
 impl<O: DelayedOperation> ToPark<O> for O {
+    const IS_ONE_OF_MANY: bool = false;
+
     #[inline(always)]
     fn check(&mut self) -> bool {
         self.try_complete()
