@@ -47,6 +47,9 @@ struct Args {
     /// A tenth of the sizes and one round: a first look, not figures to quote.
     #[arg(long)]
     quick: bool,
+    /// As little as shows that every row runs and passes its own check: no figures.
+    #[arg(long, conflicts_with = "quick")]
+    smoke: bool,
     /// The number of rounds of every row, instead of the row's own.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     rounds: Option<u16>,
@@ -80,10 +83,10 @@ impl Args {
 
     fn sizes(&self) -> Sizes {
         // A mode, with what was given in its place.
-        let sizes = if self.quick {
-            Sizes::QUICK
-        } else {
-            Sizes::FULL
+        let sizes = match (self.smoke, self.quick) {
+            (true, _) => Sizes::SMOKE,
+            (false, true) => Sizes::QUICK,
+            (false, false) => Sizes::FULL,
         };
         Sizes {
             rounds: self.rounds.map_or(sizes.rounds, usize::from),

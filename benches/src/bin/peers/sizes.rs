@@ -1,4 +1,4 @@
-//! Amounts of work: a full run, a quick one, and as little as a test needs.
+//! Amounts of work: a full run, a quick one, and as little as shows that it runs.
 
 use std::time::Duration;
 
@@ -13,6 +13,10 @@ pub(crate) struct Sizes {
     /// The time over which `one_m` timers fall due. It is also the lead of the first timer while the
     /// others are scheduled, doubled if it is too short.
     pub(crate) window: Duration,
+    /// Requests that wait under the hot key.
+    pub(crate) hot: usize,
+    /// The least time that is observed: four scrapes come meanwhile.
+    pub(crate) observed: Duration,
 }
 
 impl Sizes {
@@ -22,6 +26,8 @@ impl Sizes {
         hundred_k: 100_000,
         one_m: 1_000_000,
         window: Duration::from_secs(1),
+        hot: 10_000,
+        observed: Duration::from_secs(1),
     };
 
     pub(crate) const QUICK: Sizes = Sizes {
@@ -30,14 +36,17 @@ impl Sizes {
         hundred_k: 10_000,
         one_m: 100_000,
         window: Duration::from_millis(250),
+        hot: 10_000,
+        observed: Duration::from_secs(1),
     };
 
-    #[cfg(test)]
-    pub(crate) const TINY: Sizes = Sizes {
+    pub(crate) const SMOKE: Sizes = Sizes {
         rounds: 2,
         operations: 50,
         hundred_k: 20,
         one_m: 300,
         window: Duration::from_millis(20),
+        hot: 20,
+        observed: Duration::from_millis(1),
     };
 }

@@ -51,7 +51,7 @@ fn requests(rate: u64, quick: bool) -> u64 {
     // Four seconds of requests, or three quarters of a second when quick.
     match (rate, quick) {
         (0, false) => 1_000_000,
-        (0, true) => 200_000,
+        (0, true) => 50_000,
         (rate, false) => rate * 4,
         (rate, true) => rate / 4 * 3,
     }

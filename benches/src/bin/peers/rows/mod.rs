@@ -78,7 +78,7 @@ mod tests {
         for row in rows() {
             let mut results = Results::default();
             row.run(&mut Run {
-                sizes: Sizes::TINY,
+                sizes: Sizes::SMOKE,
                 results: &mut results,
                 measures: &[],
                 contenders: &[],

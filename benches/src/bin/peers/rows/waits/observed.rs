@@ -21,12 +21,10 @@ use purgatory_benches::thread_cpu_ns;
 use timer_core::{Clock, SystemClock, TimeHistogram};
 
 use super::arena::{HOUR, KEYS, TIMEOUT};
-use crate::{contender::Contender, results::OURS, rows::row::Run};
+use crate::{contender::Contender, results::OURS, rows::row::Run, sizes::Sizes};
 
 /// The time between two scrapes, and between two sweeps of rechecks.
 const SCRAPES: Duration = Duration::from_millis(250);
-/// What is measured takes this long at least, so that four of them come meanwhile.
-const LENGTH: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 1000 });
 
 /// The ways to observe.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -120,7 +118,7 @@ impl Observed {
 }
 
 /// Measures nanoseconds of this thread's CPU for parking and completing one operation.
-fn observe(mode: Mode, operations: usize) -> Result<f64> {
+fn observe(mode: Mode, sizes: Sizes) -> Result<f64> {
     let observed = Observed::new(mode)?;
     let over = AtomicBool::new(false);
     let spent_ns = thread::scope(|scope| {
@@ -130,13 +128,13 @@ fn observe(mode: Mode, operations: usize) -> Result<f64> {
         } else {
             None
         };
-        let work = || observed.park_and_complete(operations as u64);
+        let work = || observed.park_and_complete(sizes.operations as u64);
         let measured = || {
             work()?; // warms up
             let clock = SystemClock::new();
             let begin_ns = thread_cpu_ns();
             let mut rounds = 0;
-            while rounds == 0 || clock.now_ns() < LENGTH.as_nanos() as u64 {
+            while rounds == 0 || clock.now_ns() < sizes.observed.as_nanos() as u64 {
                 work()?;
                 rounds += 1;
             }
@@ -150,18 +148,18 @@ fn observe(mode: Mode, operations: usize) -> Result<f64> {
         }
         spent_ns
     })?;
-    Ok(spent_ns as f64 / operations as f64)
+    Ok(spent_ns as f64 / sizes.operations as f64)
 }
 
 pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> Result<()> {
     let contenders = [
-        Contender::new(OURS, |count| observe(Mode::Unobserved, count)),
-        Contender::new("rechecked", |count| observe(Mode::Rechecked, count)),
-        Contender::new("timed", |count| observe(Mode::Timed, count)),
-        Contender::new("scraped", |count| observe(Mode::Scraped, count)),
+        Contender::new(OURS, |sizes| observe(Mode::Unobserved, sizes)),
+        Contender::new("rechecked", |sizes| observe(Mode::Rechecked, sizes)),
+        Contender::new("timed", |sizes| observe(Mode::Timed, sizes)),
+        Contender::new("scraped", |sizes| observe(Mode::Scraped, sizes)),
     ];
     for _ in 0..run.sizes.rounds {
-        run.each(id, "ns of CPU", &contenders, run.sizes.operations)?;
+        run.each(id, "ns of CPU", &contenders, run.sizes)?;
     }
     Ok(())
 }

@@ -19,10 +19,8 @@ use crate::{
     waits::{Waits, waits},
 };
 
-/// The number of waiting requests; fewer in tests, which are not optimised.
-const HOT: usize = if cfg!(test) { 20 } else { 10_000 };
-/// Signals per round.
-const SIGNALS: u64 = if cfg!(test) { 2 } else { 100 };
+/// Requests that wait, for each signal of a round.
+const REQUESTS_A_SIGNAL: usize = 100;
 /// The key under which they wait.
 const KEY: u64 = 7;
 
@@ -40,7 +38,9 @@ pub(super) fn hot_key<W: Waits>(requests: usize) -> anyhow::Result<f64> {
 
     // Signal them in vain, which is measured, and then for good.
     let checks = requests as u64 * W::VAIN_CHECKS;
-    let us = arena.join(arena.spawn(signal_in_vain(arena.waits.clone(), progress, checks)))?;
+    let signals = requests.div_ceil(REQUESTS_A_SIGNAL) as u64;
+    let in_vain = signal_in_vain(arena.waits.clone(), progress, checks, signals);
+    let us = arena.join(arena.spawn(in_vain))?;
 
     // All must have been completed, and nothing may remain.
     for task in tasks {
@@ -53,7 +53,12 @@ pub(super) fn hot_key<W: Waits>(requests: usize) -> anyhow::Result<f64> {
 
 /// Signals the hot key until all is measured, then completes the requests. Returns microseconds per
 /// signal, each of which makes `checks` checks in vain.
-async fn signal_in_vain<W: Waits>(waits: Arc<W>, progress: &'static Progress, checks: u64) -> f64 {
+async fn signal_in_vain<W: Waits>(
+    waits: Arc<W>,
+    progress: &'static Progress,
+    checks: u64,
+    signals: u64,
+) -> f64 {
     // All have parked once each was checked.
     until_checked(progress, checks).await;
 
@@ -61,7 +66,7 @@ async fn signal_in_vain<W: Waits>(waits: Arc<W>, progress: &'static Progress, ch
     let before = progress.vain_checks();
     let clock = SystemClock::new();
     let begin_ns = clock.now_ns();
-    for signal in 1..=SIGNALS {
+    for signal in 1..=signals {
         waits.signal(KEY);
         until_checked(progress, before + signal * checks).await;
     }
@@ -69,7 +74,7 @@ async fn signal_in_vain<W: Waits>(waits: Arc<W>, progress: &'static Progress, ch
 
     progress.reach(1);
     waits.signal(KEY);
-    spent_ns as f64 / 1e3 / SIGNALS as f64
+    spent_ns as f64 / 1e3 / signals as f64
 }
 
 /// Yields until this many checks in vain were made.
@@ -81,7 +86,7 @@ async fn until_checked(progress: &Progress, vain_checks: u64) {
 
 pub(in crate::rows) fn hot_keys(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     for _ in 0..run.sizes.rounds {
-        run.each_form(id, "us an event", waits!(hot_key), HOT)?;
+        run.each_form(id, "us an event", waits!(hot_key), run.sizes.hot)?;
     }
     Ok(())
 }
