@@ -79,7 +79,7 @@ virtual-time *ARGS:
 
 # Ten million operations racing while the clock jumps: none lost, ended twice or early, and all memory back.
 stress:
-    TEST_EFFORT=100 cargo test --release -p purgatory --test threads stress:: -- --nocapture
+    TEST_EFFORT=100 cargo test --release -p purgatory --test races stress:: -- --nocapture
 
 # Programs that do everything wrong, for ten minutes, with the books kept.
 attack:

@@ -1,4 +1,4 @@
-//! Threads that race for operations, and users' code that misbehaves on them.
+//! Threads that misbehave, and users' code that does on them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../../../timer-core/tests/support/effort.rs"]
@@ -9,8 +9,5 @@ mod support;
 mod attack;
 mod contention;
 mod hostile;
-mod permits;
-mod replication;
 #[cfg(target_os = "linux")]
 mod shared;
-mod stress;
