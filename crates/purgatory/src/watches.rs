@@ -122,8 +122,8 @@ pub struct Watches<'a, K> {
 /// fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnaskedChecks {
-    /// Those that its purgatory was built with.
-    AsBuilt,
+    /// Rechecks, if its purgatory was built with them.
+    Rechecks,
     /// Those, and the last check.
     Last,
     /// None: it has no condition.
@@ -136,7 +136,7 @@ impl<'a, K> Watches<'a, K> {
         Watches {
             keys,
             label: None,
-            unasked: UnaskedChecks::AsBuilt,
+            unasked: UnaskedChecks::Rechecks,
         }
     }
 

@@ -103,7 +103,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             // The clock is read before the lock is taken.
             let ended_at = self.frame.ending_at();
             let mut first_shard = self.first_shard_of(held.handle);
-            match first_shard.check_in(held, self.last_check(), ended_at) {
+            match first_shard.check_in(held, ended_at) {
                 CheckedIn::Parked => return (verdict, None),
                 CheckedIn::Ended(ended) => return (verdict, Some(ended)),
                 CheckedIn::CheckAgain(again) => held = again,
@@ -175,7 +175,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             None,
             batch.drain(..),
             |held| held.handle,
-            |first_shard, held| match first_shard.check_in(held, self.last_check(), ended_at) {
+            |first_shard, held| match first_shard.check_in(held, ended_at) {
                 CheckedIn::Parked => {}
                 CheckedIn::CheckAgain(held) => check_again.push(held),
                 CheckedIn::Ended(over) => ended.push(over),

@@ -122,7 +122,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Returns true if each operation is checked once more when its time is up.
-    fn last_check(&self) -> bool {
+    pub(crate) fn has_last_checks(&self) -> bool {
         self.engine.rules.on_missed.is_some()
     }
 

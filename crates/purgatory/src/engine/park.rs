@@ -266,7 +266,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut first_shard = self.first_shard_of(handle);
         first_shard.arrived(handle, last_secondary, event_passed);
         let held = CheckedOut::new(handle, operation, Cause::Event);
-        let checked_in = first_shard.check_in(held, self.last_check(), ended_at);
+        let checked_in = first_shard.check_in(held, ended_at);
         drop(first_shard);
         // 3. It ends at once, if a check for a later event comes true.
         let ended = match checked_in {

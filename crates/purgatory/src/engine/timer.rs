@@ -57,12 +57,11 @@ impl<K: WatchKey, O: DelayedOperation> Inside for Kernel<K, O> {
         table.warn_stuck_checks();
         // The clock is read before the lock is taken. What is found is kept until the round is over.
         let ended_at = table.frame.ending_at();
-        let last_check = table.last_check();
         let tick = table.frame.driver().config.tick;
         let mut due = table.due.lock();
         let budget = due.budget(BUDGET);
         let mut shard = table.shards.lock(shard);
-        let advanced = shard.expire(now, ended_at, budget, last_check, tick, |job, order| {
+        let advanced = shard.expire(now, ended_at, budget, tick, |job, order| {
             due.push(job, order);
         });
         shard.advanced(advanced.next_due);

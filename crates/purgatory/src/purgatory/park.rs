@@ -74,9 +74,13 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         timeout: impl Into<Timeout>,
     ) -> Result<Option<OperationId>, Refused<O>> {
         let core = &self.handle.table;
+        let mut watches = watches.into_watches();
+        if core.has_last_checks() {
+            watches.unasked = UnaskedChecks::Last;
+        }
         let parked = core.park_or(
             operation,
-            watches.into_watches(),
+            watches,
             timeout.into(),
             |call, operation, outcome| {
                 let ended = Ended {

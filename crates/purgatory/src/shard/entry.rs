@@ -187,13 +187,9 @@ impl<O> Entry<O> {
         self.unasked != UnaskedChecks::Never
     }
 
-    /// True if it is checked once more when its time is up, as with `last_check` every operation is.
-    pub(super) fn has_last_check(&self, last_check: bool) -> bool {
-        match self.unasked {
-            UnaskedChecks::AsBuilt => last_check,
-            UnaskedChecks::Last => true,
-            UnaskedChecks::Never => false,
-        }
+    /// True if it is checked once more when its time is up.
+    pub(super) fn has_last_check(&self) -> bool {
+        self.unasked == UnaskedChecks::Last
     }
 
     /// Leaves its holder the request to end it, since its time was up at `due_ns`. Returns
@@ -242,16 +238,15 @@ impl<O> Entry<O> {
         cold.closing.get_or_insert_with(|| closing.begin());
     }
 
-    /// Decides what comes after a check, for the holder, as it checks the payload in. With
-    /// `last_check` every operation is checked once more when its time is up.
-    pub(super) fn after_check(&mut self, verdict: Verdict, last_check: bool) -> AfterCheck {
+    /// Decides what comes after a check, for the holder, as it checks the payload in.
+    pub(super) fn after_check(&mut self, verdict: Verdict) -> AfterCheck {
         // 1. A check that came true beats every request.
         if verdict == Verdict::Satisfied {
             return AfterCheck::End(Outcome::Completed);
         }
         // 2. A pending end beats a panic and, but for one more check, a pending check.
         if self.is_ending() {
-            return self.after_last_check(verdict, last_check);
+            return self.after_last_check(verdict);
         }
         if verdict == Verdict::Panicked {
             return AfterCheck::End(Outcome::Cancelled(CancelReason::Panicked));
@@ -270,8 +265,8 @@ impl<O> Entry<O> {
     /// the time was up under this check, an event that came meanwhile has its check first, or the
     /// last check comes.
     #[cold]
-    fn after_last_check(&mut self, verdict: Verdict, last_check: bool) -> AfterCheck {
-        let has_last_check = self.has_last_check(last_check);
+    fn after_last_check(&mut self, verdict: Verdict) -> AfterCheck {
+        let has_last_check = self.has_last_check();
         let cold = self.cold.as_mut().expect("an end is pending");
         let is_expiry = matches!(cold.end, Some(Outcome::Expired));
         let may_check_again = mem::take(&mut cold.may_check_again) && is_expiry;
@@ -312,14 +307,18 @@ impl<O> Entry<O> {
 mod tests {
     use super::*;
 
-    fn entry(payload: Option<u8>) -> Entry<u8> {
+    fn entry(unasked: UnaskedChecks) -> Entry<u8> {
         let arrival = Arrival {
             now_ns: 0,
             now_tick: 0,
             deadline_tick: Some(10),
             is_over: false,
         };
-        Entry::new(payload, arrival, &Watches::keys(&[0]), Link::new(0, 0))
+        let watches = Watches {
+            unasked,
+            ..Watches::keys(&[0])
+        };
+        Entry::new(None, arrival, &watches, Link::new(0, 0))
     }
 
     #[test]
@@ -327,28 +326,28 @@ mod tests {
         let expired = || AfterCheck::End(Outcome::Expired);
         let cancelled = Outcome::Cancelled(CancelReason::Shutdown);
         // An event came, or the last check is to come: once.
-        for (is_asked, last_check, cause) in [
-            (true, false, Some(Cause::Event)),
-            (false, true, Some(Cause::NoEvent)),
-            (false, false, None),
+        for (is_asked, unasked, cause) in [
+            (true, UnaskedChecks::Rechecks, Some(Cause::Event)),
+            (false, UnaskedChecks::Last, Some(Cause::NoEvent)),
+            (false, UnaskedChecks::Rechecks, None),
         ] {
-            let mut entry = entry(None);
+            let mut entry = entry(unasked);
             assert_eq!(entry.expire_held(10), None);
             if is_asked {
                 entry.request_check();
             }
             assert_eq!(entry.check_seen_ns(3), Some(3));
-            let mut after = entry.after_check(Verdict::Unsatisfied, last_check);
+            let mut after = entry.after_check(Verdict::Unsatisfied);
             if let Some(cause) = cause {
                 assert_eq!(after, AfterCheck::CheckAgain(cause));
                 assert_eq!(entry.check_seen_ns(7), Some(7), "another check");
-                after = entry.after_check(Verdict::Unsatisfied, last_check);
+                after = entry.after_check(Verdict::Unsatisfied);
             }
             assert_eq!(after, expired());
         }
         // Not after a panic, nor if it was cancelled before.
         for (verdict, is_cancelled) in [(Verdict::Panicked, false), (Verdict::Unsatisfied, true)] {
-            let mut entry = entry(None);
+            let mut entry = entry(UnaskedChecks::Last);
             if is_cancelled {
                 entry.claim(&cancelled);
             }
@@ -358,7 +357,7 @@ mod tests {
                 true => AfterCheck::End(cancelled.clone()),
                 false => expired(),
             };
-            assert_eq!(entry.after_check(verdict, true), expected);
+            assert_eq!(entry.after_check(verdict), expected);
         }
     }
 

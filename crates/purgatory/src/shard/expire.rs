@@ -47,7 +47,6 @@ type Expired = SmallVec<[(TimerHandle, Order); AT_ONCE]>;
 fn visit<K, O>(
     mut task: DueTask<'_, Entry<O>>,
     shard: usize,
-    last_check: bool,
     tick: TickLength,
     expired: &mut Expired,
     mut report: impl FnMut(CallbackJob<K, O>, Order),
@@ -57,7 +56,7 @@ fn visit<K, O>(
     let entry = task.get_mut();
     let handle = TimerHandle::new(shard, id);
     let order = (deadline, id.sequence());
-    if !entry.has_last_check(last_check) && !entry.is_held() {
+    if !entry.has_last_check() && !entry.is_held() {
         expired.push((handle, order));
         return;
     }
@@ -72,14 +71,12 @@ fn visit<K, O>(
 
 impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
     /// Advances the wheel to the tick `now`, and calls `report` with the work that this makes, in no
-    /// order: each with its deadline and, if the wheel keeps order, its sequence. With `last_check`
-    /// each operation is checked once more when its time is up. O(budget).
+    /// order: each with its deadline and, if the wheel keeps order, its sequence. O(budget).
     pub(crate) fn expire(
         &mut self,
         now: u64,
         ended_at: EndedAt,
         budget: usize,
-        last_check: bool,
         tick: TickLength,
         mut report: impl FnMut(CallbackJob<K, O>, Order),
     ) -> Advanced {
@@ -87,7 +84,7 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
         let shard = self.number as usize;
         let mut expired = Expired::new();
         let advanced = self.wheel.advance(now, budget, |task| {
-            visit(task, shard, last_check, tick, &mut expired, &mut report);
+            visit(task, shard, tick, &mut expired, &mut report);
         });
         // 2. Take what is over off the wheel and its keys' lists.
         for together in expired.chunks(READ_AHEAD) {

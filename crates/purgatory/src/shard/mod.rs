@@ -271,19 +271,14 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
     /// Always inlined: a payload that goes through memory on its way costs an event on a key with
     /// many waiters a third more.
     #[inline(always)]
-    pub(crate) fn check_in(
-        &mut self,
-        held: CheckedOut<O>,
-        last_check: bool,
-        ended_at: EndedAt,
-    ) -> CheckedIn<K, O> {
+    pub(crate) fn check_in(&mut self, held: CheckedOut<O>, ended_at: EndedAt) -> CheckedIn<K, O> {
         self.counts.checks += 1;
         // The entry decides, by the verdict and its pending requests.
         let CheckedOut {
             handle, payload, ..
         } = held;
         let entry = self.get_mut(handle).expect(HOLDER_REMOVES);
-        match entry.after_check(held.verdict, last_check) {
+        match entry.after_check(held.verdict) {
             AfterCheck::End(outcome) => {
                 let to_release = self.end(handle, &outcome, ended_at);
                 CheckedIn::Ended(Ended {
