@@ -328,16 +328,6 @@ pub(crate) enum Parking {
     AtOnce,
 }
 
-impl Parking {
-    /// Returns the id of an operation that is parked.
-    pub(crate) fn id(self) -> Option<OperationId> {
-        match self {
-            Parking::Parked(id) => Some(id),
-            Parking::Ended(_) | Parking::AtOnce => None,
-        }
-    }
-}
-
 impl<O: DelayedOperation> ToPark<O> for O {
     const IS_ONE_OF_MANY: bool = false;
 

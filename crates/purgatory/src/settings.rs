@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use timer_core::{BuildError, Executor, MAX_SHARDS, Timer, driver::Driver};
+use timer_core::{BuildError, Executor, MAX_SHARDS, driver::Driver};
 
 use crate::sync::Limit;
 
@@ -37,20 +37,6 @@ impl Settings {
             Ok(shards)
         } else {
             Err(BuildError::Shards(shards))
-        }
-    }
-
-    /// Returns true on a manual timer: what happens there is to repeat.
-    pub(crate) fn is_simulated(&self) -> bool {
-        let driver = self.driver.as_ref();
-        driver.is_some_and(|driver| driver.config.manual)
-    }
-
-    /// Returns the driver of the timer that was set, or of the one that the process shares.
-    pub(crate) fn driver(&self) -> Result<Arc<Driver>, BuildError> {
-        match &self.driver {
-            Some(driver) => Ok(driver.clone()),
-            None => Timer::shared_driver(),
         }
     }
 }

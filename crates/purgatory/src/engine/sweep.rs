@@ -124,7 +124,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             drop(shard);
             listed.extend_from_slice(&handles);
             // A step that is not full was the last of its shard.
-            if handles.len() < BUDGET && !self.common.keeps_order() {
+            if handles.len() < BUDGET && !self.frame.driver().config.manual {
                 break;
             }
         }

@@ -128,11 +128,6 @@ impl Watchers {
         });
         self.wakers.insert(number, waker)
     }
-
-    /// Takes the waker of this number out. O(log watchers).
-    pub(super) fn take(&mut self, number: u64) -> Option<Waker> {
-        self.wakers.remove(&number)
-    }
 }
 
 impl<K: WatchKey> Semaphores<K> {

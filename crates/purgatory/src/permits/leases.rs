@@ -236,7 +236,7 @@ impl<K: WatchKey> Drop for Lost<K> {
         let mut waker = None;
         if let Some(holder) = holder_mut(&mut shard, self.holder.id()) {
             if let Some(watchers) = &mut holder.watchers {
-                waker = watchers.take(number);
+                waker = watchers.wakers.remove(&number);
             }
         }
         drop(shard);

@@ -91,7 +91,10 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
                 core.finish(call, ended);
             },
         );
-        parked.map(Parking::id)
+        match parked? {
+            Parking::Parked(id) => Ok(Some(id)),
+            Parking::Ended(_) | Parking::AtOnce => Ok(None),
+        }
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Requests<K, V> {
     /// The number of `fail_all` calls.
     failures: AtomicU64,
     /// The number of scopes that there ever were.
-    scopes: atomic::AtomicU64,
+    pub(super) scopes: atomic::AtomicU64,
     of: PhantomData<fn() -> (K, V)>,
 }
 
@@ -73,13 +73,6 @@ impl<K, V> Default for Requests<K, V> {
             scopes: atomic::AtomicU64::new(0),
             of: PhantomData,
         }
-    }
-}
-
-impl<K, V> Requests<K, V> {
-    /// Returns the number of a new scope.
-    pub(super) fn next_scope(&self) -> u64 {
-        self.scopes.fetch_add(1, atomic::Ordering::Relaxed)
     }
 }
 

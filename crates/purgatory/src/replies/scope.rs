@@ -3,7 +3,7 @@
 //! A scope hands out its numbers in rising order. *Asked* are those up to the last one, so it takes
 //! no memory to tell a late reply from one that nothing asked for.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use timer_core::{BuildError, Timer};
 
@@ -121,7 +121,7 @@ impl<V: Send + 'static> ReplyScope<V> {
     }
 
     fn make(handle: Handle<Requests<RequestId, V>>) -> Self {
-        let number = handle.table.engine.next_scope();
+        let number = handle.table.engine.scopes.fetch_add(1, Relaxed);
         let hash = handle.table.hash(&number);
         ReplyScope {
             handle,

@@ -62,7 +62,8 @@ struct ColdParts {
     callback_delay: plain::Mutex<TimeHistogram>,
     /// Rare counts: panics, missed events, refusals.
     rare: plain::Mutex<Stats>,
-    warned: trace::Warned,
+    /// A blocking wait on a runtime's thread was warned of, in debug builds.
+    has_warned: AtomicBool,
     /// Every label that a snapshot has seen.
     labels: plain::Mutex<Labels>,
 }
@@ -223,7 +224,7 @@ impl Frame {
     pub(crate) fn wait_must_not_block(&self) -> bool {
         let must_not = must_not_block(&self.executor);
         if cfg!(debug_assertions) && !must_not {
-            self.cold().warned.blocks_runtime(&self.name);
+            trace::blocks_runtime(&self.name, &self.cold().has_warned);
         }
         must_not
     }

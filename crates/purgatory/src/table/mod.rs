@@ -63,7 +63,7 @@ use std::{
 
 use smallvec::SmallVec;
 use timer_core::{
-    Advanced, BuildError, MAX_SHARDS, MAX_TASKS, TaskId, TickLength, TimerHandle,
+    Advanced, BuildError, MAX_SHARDS, MAX_TASKS, TaskId, TickLength, Timer, TimerHandle,
     driver::{Driver, DueQueue, ShardGuard, ShardPlan, ShardState, Shards, sync::UnderWay},
 };
 
@@ -353,11 +353,6 @@ impl Common {
         }
     }
 
-    /// Returns true if the order of entries matters over the shards.
-    pub(crate) fn keeps_order(&self) -> bool {
-        self.sequence.is_some()
-    }
-
     /// Returns the number that what is inserted next follows, where the order matters.
     pub(crate) fn follows(&self) -> Option<u64> {
         let sequence = self.sequence.as_ref();
@@ -396,9 +391,14 @@ impl<E: Inside> AnyTable<E> {
         settings: Settings,
         engine: impl FnOnce(&Driver, usize, &Weak<Self>) -> E,
     ) -> Result<Arc<Self>, BuildError> {
-        let is_simulated = settings.is_simulated();
+        // What happens on a manual timer is to repeat.
+        let driver = settings.driver.as_ref();
+        let is_simulated = driver.is_some_and(|driver| driver.config.manual);
         let shard_count = settings.shard_count(|| default_shards(is_simulated))?;
-        let driver = settings.driver()?;
+        let driver = match settings.driver {
+            Some(driver) => driver,
+            None => Timer::shared_driver()?,
+        };
         let common = Common {
             max_parked: settings.max_parked.map(Arc::new),
             sequence: is_simulated.then(Arc::default),

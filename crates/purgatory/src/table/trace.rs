@@ -136,22 +136,13 @@ fn warn_stuck_check(purgatory: &str, on: &Thread, seen_by: &Thread) {
     ));
 }
 
-/// Warnings that a purgatory gives once, in debug builds.
-#[derive(Debug, Default)]
-pub(crate) struct Warned {
-    /// A thread that runs a runtime's tasks was blocked.
-    runtime: AtomicBool,
-}
-
-impl Warned {
-    /// Warns, once, of a blocking wait on a thread that runs a tokio runtime's tasks.
-    pub(crate) fn blocks_runtime(&self, purgatory: &str) {
-        if runs_tasks_here() && !self.runtime.swap(true, Relaxed) {
-            let what = "wait_blocking blocks a thread that runs a tokio runtime's tasks; await the \
-                        future, or use spawn_blocking";
-            tell!(warn, purgatory, "{what}");
-            print(format_args!("purgatory {purgatory}: {what}"));
-        }
+/// Warns, unless it has before, of a blocking wait on a thread that runs a tokio runtime's tasks.
+pub(crate) fn blocks_runtime(purgatory: &str, has_warned: &AtomicBool) {
+    if runs_tasks_here() && !has_warned.swap(true, Relaxed) {
+        let what = "wait_blocking blocks a thread that runs a tokio runtime's tasks; await the \
+                    future, or use spawn_blocking";
+        tell!(warn, purgatory, "{what}");
+        print(format_args!("purgatory {purgatory}: {what}"));
     }
 }
 
