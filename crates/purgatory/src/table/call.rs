@@ -189,12 +189,6 @@ impl Drop for Call<'_> {
     }
 }
 
-/// Runs work as a call of its own, [in turn](Call::in_turn). A panic in work that is left to another
-/// call is contained.
-pub(crate) fn in_turn(executor: &Arc<Executors>, work: impl FnOnce() + Send + 'static) {
-    Call::enter(executor).in_turn(executor, |_| work());
-}
-
 /// Leaves work to the outermost call on this thread. A panic in it is contained.
 #[cold]
 pub(crate) fn enqueue(work: impl FnOnce() + Send + 'static) {

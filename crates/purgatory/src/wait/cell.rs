@@ -27,7 +27,7 @@ use crate::{
     operation::{CancelReason, Outcome, Timeout, ToPark},
     origin::{AnswerOrigin, PANICKED, Pending},
     sync::{AtomicBool, Mutex, Ordering, Share, Unwatched},
-    table::{Inside, call::in_turn},
+    table::Inside,
     wait::condition::Condition,
     watches::WatchKey,
 };
@@ -134,13 +134,10 @@ impl<K: WatchKey, C: Condition> Waiting for Cell<K, C> {
     }
 
     fn lose(self: Arc<Self>) {
+        // The thread may be panicking; a second panic, of the waker, would abort.
         let core = self.core.clone();
-        let ends = core.clone();
-        in_turn(&core.frame.executor, move || {
-            // The thread may be panicking; a second panic, of the waker, would abort.
-            let lost = Outcome::Cancelled(CancelReason::Panicked);
-            ends.frame.call(|| self.end(&lost));
-        });
+        let lost = Outcome::Cancelled(CancelReason::Panicked);
+        core.call_in_turn(&core.frame.enter(), move || self.end(&lost));
     }
 }
 
@@ -155,10 +152,8 @@ impl<K: WatchKey, C: Condition> Cell<K, C> {
         if let Slot::Answered(Ok(())) = before {
             value = Some(mem::replace(&mut *self.stage.lock(), Stage::Over));
         }
-        let core = self.core.clone();
-        in_turn(&self.core.frame.executor, move || {
-            core.frame.call(|| drop((before, value)));
-        });
+        let call = self.core.frame.enter();
+        self.core.call_in_turn(&call, || drop((before, value)));
     }
 
     /// Answers the future of an operation that no check has ended.
