@@ -188,15 +188,16 @@ impl<K, R> Keys<K, R> {
     /// distant.
     #[inline(never)]
     fn add_elsewhere(&mut self, record: Record<K, R>) -> u32 {
-        while self.records.first_len() < NEAR {
+        if self.records.first_len() < NEAR {
             self.make_near_places();
-            let near = self.near(record.hash);
-            if let Some(slot) = self.records.claim_near(near) {
-                slot.0 = Some(record);
-                return near;
-            }
+            return self.add(record.key, record.hash.into(), record.of);
         }
-        self.add_distant(record)
+        // The table finds it at any other place.
+        let hash = record.hash;
+        let (number, slot) = self.records.claim_slot().expect("fewer keys than slots");
+        slot.0 = Some(record);
+        self.distant.get_or_insert_default().insert(hash, number);
+        number
     }
 
     /// Makes more near places.
@@ -222,15 +223,6 @@ impl<K, R> Keys<K, R> {
     fn near(&self, hash: u32) -> u32 {
         // Their number is a power of two, or 0.
         hash & (self.records.first_len() as u32).wrapping_sub(1)
-    }
-
-    /// Adds a record at any other place, which the table then finds.
-    fn add_distant(&mut self, record: Record<K, R>) -> u32 {
-        let hash = record.hash;
-        let (number, slot) = self.records.claim_slot().expect("fewer keys than slots");
-        slot.0 = Some(record);
-        self.distant.get_or_insert_default().insert(hash, number);
-        number
     }
 
     /// Removes a record if it `is_over`; returns its key, to be dropped unlocked. O(1).
