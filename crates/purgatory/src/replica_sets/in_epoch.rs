@@ -51,12 +51,23 @@ where
     V: WatermarkValue,
     Q: ToKey<G> + ?Sized,
 {
+    /// Changes the set by what it makes of the watermark, and advances that in the same lock hold.
     #[inline]
     fn change(
         &self,
         change: impl FnOnce(&mut Set<M>, u64) -> Result<u64, WaitError>,
     ) -> Result<usize, WaitError> {
-        self.form.change(self.key, self.epoch, change)
+        let table = &self.form.handle.table;
+        let mut stale = None;
+        if failpoint!(SetChangedInCopy) {
+            stale = table.look(self.key, |mark| Some(mark.valued.as_ref()?.beside.clone()));
+        }
+        table.change_beside(self.key, self.epoch, |here, before| {
+            if let Some(stale) = stale {
+                *here = stale;
+            }
+            change(here.as_mut().ok_or(WaitError::NoGroup)?, before)
+        })
     }
 
     /// Records what a member has of the log of this epoch's leader. Returns how many waits this

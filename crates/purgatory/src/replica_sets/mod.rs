@@ -92,8 +92,6 @@ fn set_of<M>(mark: &mut Mark<Here<M>>) -> Option<&mut Set<M>> {
 
 /// A group has no epoch before its first one begins, and without a set no waits.
 impl<M: Send + 'static> Beside for Here<M> {
-    const IS_BEGUN: bool = false;
-
     fn is_led(&self) -> bool {
         self.is_some()
     }
@@ -295,28 +293,6 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         let table = &self.handle.table;
         table.begin_epoch(group, epoch, Begins::Elsewhere, None, |_, _, before| {
             Ok(before)
-        })
-    }
-
-    /// Changes a set by what it makes of the watermark, and advances that in the same lock
-    /// hold, in the epoch that is named.
-    #[inline]
-    fn change<Q: ToKey<G> + ?Sized>(
-        &self,
-        group: &Q,
-        epoch: u64,
-        change: impl FnOnce(&mut Set<M>, u64) -> Result<u64, WaitError>,
-    ) -> Result<usize, WaitError> {
-        let table = &self.handle.table;
-        let mut stale = None;
-        if failpoint!(SetChangedInCopy) {
-            stale = table.look(group, |mark| Some(mark.valued.as_ref()?.beside.clone()));
-        }
-        table.change_beside(group, epoch, |here, before| {
-            if let Some(stale) = stale {
-                *here = stale;
-            }
-            change(here.as_mut().ok_or(WaitError::NoGroup)?, before)
         })
     }
 

@@ -42,10 +42,9 @@ pub(crate) type Callback = Box<dyn FnOnce(Outcome) + Send>;
 
 /// What a layer above keeps beside a key's value.
 pub(crate) trait Beside: Default + Send + 'static {
-    /// True if a key is in epoch 0 before it has a value. Otherwise epoch 0 has to begin, as any.
-    const IS_BEGUN: bool;
-
-    /// False if the key's epoch has no waits here, since another process makes its values.
+    /// False if the key's epoch has no waits here, since another process makes its values. With a
+    /// default that is led, a key is in epoch 0 before it has a value. Otherwise epoch 0 has to
+    /// begin, as any.
     fn is_led(&self) -> bool;
 
     /// Returns the gauges of what lies beside the keys that are not closed, which `each` visits.
@@ -57,8 +56,6 @@ pub(crate) trait Beside: Default + Send + 'static {
 
 /// [`Watermarks`](crate::Watermarks) keep nothing.
 impl Beside for () {
-    const IS_BEGUN: bool = true;
-
     fn is_led(&self) -> bool {
         true
     }
@@ -200,7 +197,7 @@ impl<B: Beside> Mark<B> {
 
     /// Returns the epoch of the key with this record, if it has one; `None` before the first.
     pub(super) fn present_epoch(mark: Option<&Self>) -> Option<u64> {
-        let first = B::IS_BEGUN.then_some(0);
+        let first = B::default().is_led().then_some(0);
         mark.and_then(Mark::epoch).or(first)
     }
 }
