@@ -58,7 +58,7 @@ impl Panics {
     }
 
     /// Counts a panic that was contained elsewhere, and reports it.
-    pub(super) fn count_and_report(&self, message: &str) {
+    pub(crate) fn count_and_report(&self, message: &str) {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.report(message);
     }

@@ -232,11 +232,6 @@ impl Driver {
         self.executors.panics.report(message);
     }
 
-    /// Counts a contained panic of a task, and calls the timer's hook.
-    pub(crate) fn count_panic(&self, message: &str) {
-        self.executors.panics.count_and_report(message);
-    }
-
     /// Returns the counts of all wheels and of the reaper.
     pub(crate) fn stats(&self) -> TimerStats {
         let mut stats = self.shared.stats();

@@ -274,11 +274,6 @@ impl TimerInner {
         shares.of_this_thread()
     }
 
-    /// Returns all counts.
-    pub(crate) fn stats(&self) -> TimerStats {
-        self.driver.stats()
-    }
-
     /// Returns the wakers of all sleeps; `None` when there never was one.
     pub(super) fn sleepers(&self) -> Option<&TaskTimer<Waker>> {
         self.wakers.get().map(Shares::value)
@@ -289,7 +284,7 @@ impl TimerInner {
 impl TimerInner {
     /// Publishes the timer, without the owners of wheels on it.
     pub(super) fn publish(&self) {
-        let read = |timer: &TimerInner| timer_samples(timer.stats());
+        let read = |timer: &TimerInner| timer_samples(timer.driver.stats());
         self.publishing.get_or_init(|| Publishing {
             read,
             publish: TimerInner::publish,
@@ -459,7 +454,7 @@ impl<T> Run<T> {
 
     fn report(&self, message: &str, driver: &Driver) {
         self.panicked.fetch_add(1, Ordering::Relaxed);
-        driver.count_panic(message);
+        driver.executors.panics.count_and_report(message);
     }
 }
 

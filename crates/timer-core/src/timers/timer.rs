@@ -339,7 +339,7 @@ impl Timer {
     /// Returns the timer's counts, over all wheels that it advances. O(wheels × shards), each shard
     /// locked for a moment, one after the other.
     pub fn stats(&self) -> TimerStats {
-        self.inner.stats()
+        self.inner.driver.stats()
     }
 
     /// Returns the number of registered sleeps: polled, not yet due and not dropped. Exact when
