@@ -122,12 +122,6 @@ impl<T> PendingAnswer<T> {
         }
     }
 
-    /// Returns the origin, so that the future is not alone with it.
-    #[cfg(test)]
-    pub(crate) fn origin(&self) -> Arc<dyn AnswerOrigin<T>> {
-        self.origin.clone().expect(OVER)
-    }
-
     /// Returns the name of the operation.
     pub(crate) fn id(&self) -> OperationId {
         self.pending.id
@@ -163,5 +157,17 @@ impl<T> Drop for PendingAnswer<T> {
     #[inline]
     fn drop(&mut self) {
         self.abandon(&FUTURE_DROPPED);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl<T> PendingAnswer<T> {
+        /// Returns the origin, so that the future is not alone with it.
+        pub(crate) fn origin(&self) -> Arc<dyn AnswerOrigin<T>> {
+            self.origin.clone().expect(OVER)
+        }
     }
 }

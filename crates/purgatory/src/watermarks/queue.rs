@@ -249,26 +249,27 @@ impl Queue {
             self.gaps = 0;
         }
     }
-
-    /// Asserts the invariants.
-    #[cfg(test)]
-    fn assert_valid(&self) {
-        let is_gap = |item: &Item| item.index == GAP;
-        let run = &self.run[self.left as usize..];
-        assert!(!run.first().is_some_and(is_gap), "Front");
-        assert!(!run.last().is_some_and(is_gap), "Front");
-        let gaps = run.iter().filter(|item| is_gap(item)).count();
-        assert_eq!(gaps, self.gaps as usize);
-        assert!(gaps <= GAPS_MAX.max(run.len() / 2), "Few gaps");
-        assert!(!run.is_empty() || self.run.is_empty(), "Over");
-        assert!(run.iter().is_sorted_by_key(Item::place));
-        assert!(self.below.as_ref().is_none_or(|below| !below.is_empty()));
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Queue {
+        /// Asserts the invariants.
+        fn assert_valid(&self) {
+            let is_gap = |item: &Item| item.index == GAP;
+            let run = &self.run[self.left as usize..];
+            assert!(!run.first().is_some_and(is_gap), "Front");
+            assert!(!run.last().is_some_and(is_gap), "Front");
+            let gaps = run.iter().filter(|item| is_gap(item)).count();
+            assert_eq!(gaps, self.gaps as usize);
+            assert!(gaps <= GAPS_MAX.max(run.len() / 2), "Few gaps");
+            assert!(!run.is_empty() || self.run.is_empty(), "Over");
+            assert!(run.iter().is_sorted_by_key(Item::place));
+            assert!(self.below.as_ref().is_none_or(|below| !below.is_empty()));
+        }
+    }
 
     fn id(number: u64) -> TaskId {
         TaskId::from_parts(number as u32, number)

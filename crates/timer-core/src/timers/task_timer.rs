@@ -459,9 +459,13 @@ impl<T> Run<T> {
 }
 
 #[cfg(test)]
-impl<T> Tasks<T> {
-    /// Leaves the wheel of shard 0 the places that it has already.
-    pub(super) fn make_no_place(&self) {
-        self.shards.lock(0).make_no_page();
+mod tests {
+    use super::*;
+
+    impl<T> Tasks<T> {
+        /// Leaves the wheel of shard 0 the places that it has already.
+        pub(crate) fn make_no_place(&self) {
+            self.shards.lock(0).make_no_page();
+        }
     }
 }

@@ -509,16 +509,15 @@ fn offset_of<const SIZE: usize>(index: u32) -> usize {
 }
 
 #[cfg(test)]
-impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
-    /// Makes no page from here on, as if all had been made.
-    pub(super) fn make_no_page(&mut self) {
-        self.page_count = N::MAX >> Self::BITS;
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
+
+    impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
+        /// Makes no page from here on, as if all had been made.
+        pub(crate) fn make_no_page(&mut self) {
+            self.page_count = N::MAX >> Self::BITS;
+        }
+    }
 
     #[derive(Debug)]
     struct Slot;

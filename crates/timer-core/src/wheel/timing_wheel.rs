@@ -514,9 +514,13 @@ impl<T> TimingWheel<T> {
 }
 
 #[cfg(test)]
-impl<T> TimingWheel<T> {
-    /// Leaves the wheel the pages of nodes that it has.
-    pub(crate) fn make_no_page(&mut self) {
-        self.nodes.make_no_page();
+mod tests {
+    use super::*;
+
+    impl<T> TimingWheel<T> {
+        /// Leaves the wheel the pages of nodes that it has.
+        pub(crate) fn make_no_page(&mut self) {
+            self.nodes.make_no_page();
+        }
     }
 }
