@@ -264,8 +264,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<Purgatory<K, O>> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn recheck_every(mut self, every: Duration) -> Self {
-        let plan = move |driver: &_, core: &_| Core::plan_sweeps(driver, every, core);
-        self.own.sweeps = Some(Box::new(plan));
+        self.own.sweeps = Some(Box::new(move |core| core.plan_sweeps(every)));
         self
     }
 }

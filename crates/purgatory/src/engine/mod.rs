@@ -52,12 +52,9 @@ pub(crate) mod timer;
 pub(crate) mod versions;
 mod walk;
 
-use std::sync::{Arc, OnceLock, Weak, atomic::AtomicU64 as Count};
+use std::sync::{Arc, OnceLock, atomic::AtomicU64 as Count};
 
-use timer_core::{
-    BuildError, TimerHandle,
-    driver::{Driver, ShardGuard},
-};
+use timer_core::{BuildError, TimerHandle, driver::ShardGuard};
 
 use crate::{
     engine::{sweep_plan::Sweeps, versions::Versions},
@@ -82,9 +79,8 @@ pub struct Rules<K: WatchKey, O: DelayedOperation> {
     pub(crate) on_missed: Option<OnMissed<K, O>>,
 }
 
-/// Plans the sweeps of a purgatory that is being made.
-type PlanSweeps<K, O> =
-    Box<dyn FnOnce(&Driver, &Weak<Core<K, O>>) -> Arc<dyn Sweeps> + Send + Sync>;
+/// Plans the sweeps of a purgatory that was made just now.
+type PlanSweeps<K, O> = Box<dyn FnOnce(&Arc<Core<K, O>>) -> Arc<dyn Sweeps> + Send + Sync>;
 
 /// Is called for an operation that a check without an event completed.
 type OnMissed<K, O> = Box<dyn Fn(&Arc<Core<K, O>>, TimerHandle) + Send + Sync>;
@@ -97,7 +93,7 @@ pub(crate) struct Kernel<K: WatchKey, O: DelayedOperation> {
     rules: Rules<K, O>,
     versions: Versions,
     /// When everything is checked without an event, if the purgatory was built so.
-    sweeps: Option<Arc<dyn Sweeps>>,
+    sweeps: OnceLock<Arc<dyn Sweeps>>,
     /// Operations that ended without being parked. Not the model's atomic: nothing depends on it.
     ended_at_once: Count,
     /// The checks that run now, in debug builds.
@@ -107,18 +103,18 @@ pub(crate) struct Kernel<K: WatchKey, O: DelayedOperation> {
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Creates a purgatory and attaches it to its timer.
     pub(crate) fn of(common: Settings, mut rules: Rules<K, O>) -> Result<Arc<Self>, BuildError> {
-        let core = TableOf::new(common, |driver, shards, core| Kernel {
-            versions: Versions::new(shards),
-            sweeps: rules.sweeps.take().map(|plan| plan(driver, core)),
+        let plan = rules.sweeps.take();
+        let core = TableOf::new(common, |shards| Kernel {
             rules,
+            versions: Versions::new(shards),
+            sweeps: OnceLock::new(),
             ended_at_once: Count::new(0),
             checking: OnceLock::new(),
         })?;
-        let has_sweeps = |sweeps: &Arc<dyn Sweeps>| sweeps.clone().attach(core.frame.driver());
-        if core.engine.sweeps.as_ref().is_none_or(has_sweeps) {
-            return Ok(core);
+        if let Some(plan) = plan {
+            core.engine.sweeps.get_or_init(|| plan(&core));
         }
-        Err(core.frame.not_attached())
+        Ok(core)
     }
 
     /// Returns true if each operation is checked once more when its time is up.
@@ -157,7 +153,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Sees to it that a sweep comes, if the purgatory has them, after an operation was parked.
     pub(super) fn sweep_after(&self, parked_ns: u64) {
-        if let Some(sweeps) = &self.engine.sweeps {
+        if let Some(sweeps) = self.engine.sweeps.get() {
             sweeps.parked_at(parked_ns);
         }
     }

@@ -7,13 +7,9 @@
 //!
 //! [planned]: super::sweep_plan
 
-use std::{
-    sync::{Arc, Weak},
-    time::Duration,
-    vec,
-};
+use std::{sync::Arc, time::Duration, vec};
 
-use timer_core::{Job, TimerHandle, driver::Driver};
+use timer_core::{Job, TimerHandle};
 
 use crate::{
     engine::{
@@ -46,14 +42,10 @@ struct Sweep {
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Plans the sweeps of a purgatory that is being made.
-    pub(crate) fn plan_sweeps(
-        driver: &Driver,
-        every: Duration,
-        core: &Weak<Self>,
-    ) -> Arc<dyn Sweeps> {
-        let core = core.clone();
-        SweepPlan::new(driver, every, move |due_tick| {
+    /// Plans the sweeps of a purgatory that was made just now.
+    pub(crate) fn plan_sweeps(self: &Arc<Self>, every: Duration) -> Arc<dyn Sweeps> {
+        let core = Arc::downgrade(self);
+        SweepPlan::new(self.frame.driver(), every, move |due_tick| {
             if let Some(core) = core.upgrade() {
                 // A job does it, and drops the purgatory if that was the last reference to it.
                 core.queue_sweep(Sweep {
@@ -85,7 +77,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Goes on with a sweep, for [`SWEPT_BY_JOB`] operations; then another job does.
     fn sweep_on(self: Arc<Self>, call: &Call<'_>, mut sweep: Sweep) {
-        let Some(sweeps) = &self.engine.sweeps else {
+        let Some(sweeps) = self.engine.sweeps.get() else {
             return;
         };
         // 1. What was parked by then has been parked for an interval.

@@ -22,9 +22,6 @@ const NOT_DUE: u64 = u64::MAX;
 
 /// The plan of a purgatory's sweeps, as it sees it.
 pub(crate) trait Sweeps: Send + Sync {
-    /// Attaches the plan to its driver, as [`Driver::attach`] does.
-    fn attach(self: Arc<Self>, driver: &Driver) -> bool;
-
     /// Returns the interval.
     fn every(&self) -> Duration;
 
@@ -51,22 +48,25 @@ pub(super) struct SweepPlan {
 }
 
 impl SweepPlan {
-    /// Makes a plan, still to be attached. Sweeps are a tick apart at least; `begin` begins one that
-    /// fell due at a tick.
+    /// Makes a plan and attaches it. Sweeps are a tick apart at least; `begin` begins one that fell due
+    /// at a tick.
     pub(super) fn new(
         driver: &Driver,
         every: Duration,
         begin: impl Fn(u64) + Send + Sync + 'static,
     ) -> Arc<Self> {
         let tick = driver.config.tick;
-        Arc::new(SweepPlan {
+        let plan = Arc::new(SweepPlan {
             every: every.max(tick.length()),
             tick,
             wheel: driver.shards(1, (), |(), plan| plan.wheel()),
             planned: AtomicBool::new(false),
             due_tick: AtomicU64::new(NOT_DUE),
             begin: Box::new(begin),
-        })
+        });
+        // A timer that was shut down meanwhile closes the purgatory, too.
+        let _ = driver.attach(&plan, &plan.wheel);
+        plan
     }
 
     /// Puts the next sweep on the wheel. The caller has set `planned`.
@@ -80,10 +80,6 @@ impl SweepPlan {
 }
 
 impl Sweeps for SweepPlan {
-    fn attach(self: Arc<Self>, driver: &Driver) -> bool {
-        driver.attach(&self, &self.wheel)
-    }
-
     fn every(&self) -> Duration {
         self.every
     }

@@ -61,7 +61,7 @@ impl<T: Closes> Drop for ClosesOnDrop<T> {
 impl<E: Inside> HandleOf<AnyTable<E>> {
     /// Makes a form of these settings, and its first handle.
     pub(crate) fn new(settings: Settings, engine: E) -> Result<Self, BuildError> {
-        let table = AnyTable::new(settings, |_, _, _| engine)?;
+        let table = AnyTable::new(settings, |_| engine)?;
         Ok(HandleOf::of(table))
     }
 

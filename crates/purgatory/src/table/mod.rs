@@ -57,14 +57,14 @@ pub(crate) use frame::EndedAt;
 
 use std::{
     hash::{BuildHasher, Hash},
-    sync::{Arc, Weak},
+    sync::Arc,
     task::Waker,
 };
 
 use smallvec::SmallVec;
 use timer_core::{
     Advanced, BuildError, MAX_SHARDS, MAX_TASKS, TaskId, TickLength, Timer, TimerHandle,
-    driver::{Driver, DueQueue, ShardGuard, ShardPlan, ShardState, Shards, sync::UnderWay},
+    driver::{DueQueue, ShardGuard, ShardPlan, ShardState, Shards, sync::UnderWay},
 };
 
 use crate::{
@@ -385,11 +385,11 @@ pub(crate) type Table<E> = TableOf<E, Shard<E>, Ended<E>>;
 pub(crate) type AnyTable<E> = TableOf<E, <E as Inside>::Shard, <E as Inside>::Job>;
 
 impl<E: Inside> AnyTable<E> {
-    /// Makes a table and attaches it to its timer. `engine` makes the inside, for this driver, number
-    /// of shards and table.
+    /// Makes a table and attaches it to its timer. `engine` makes the inside, for this number of
+    /// shards.
     pub(crate) fn new(
         settings: Settings,
-        engine: impl FnOnce(&Driver, usize, &Weak<Self>) -> E,
+        engine: impl FnOnce(usize) -> E,
     ) -> Result<Arc<Self>, BuildError> {
         // What happens on a manual timer is to repeat.
         let driver = settings.driver.as_ref();
@@ -403,8 +403,8 @@ impl<E: Inside> AnyTable<E> {
             max_parked: settings.max_parked.map(Arc::new),
             sequence: is_simulated.then(Arc::default),
         };
-        let table = Arc::new_cyclic(|table| TableOf {
-            engine: engine(&driver, shard_count, table),
+        let table = Arc::new(TableOf {
+            engine: engine(shard_count),
             shards: driver.shards(shard_count, common.clone(), E::make_shard),
             hasher: key_hasher(is_simulated),
             common,
