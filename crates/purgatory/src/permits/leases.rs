@@ -20,7 +20,7 @@ use crate::{
         entry::{Granted, Guard, Holder, Semaphores, Wait, Watchers},
         serve::give_back,
     },
-    table::{Table, shard::Shard},
+    table::{Inside, Table, shard::Shard},
     watches::WatchKey,
 };
 
@@ -201,7 +201,7 @@ impl<K: WatchKey> Drop for Lease<K> {
             drop(shard);
             give_back(&self.table, held);
         }
-        self.table.end_one(self.holder, &Outcome::Completed);
+        let _ = Semaphores::end(&self.table, self.holder, Outcome::Completed);
     }
 }
 

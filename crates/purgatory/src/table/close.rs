@@ -8,7 +8,7 @@ use timer_core::{
 };
 
 use crate::{
-    operation::{CancelReason, Outcome, Timeout},
+    operation::{CancelReason, Outcome},
     table::{
         AnyTable, Arrival, Batch, Engine, FormShard, Inside, Table, TableOf, tour::Tour, trace,
     },
@@ -45,18 +45,6 @@ impl<E: Inside> AnyTable<E> {
 }
 
 impl<E: Engine> Table<E> {
-    /// Ends one wait; false if it has ended.
-    pub(crate) fn end_one(self: &Arc<Self>, handle: TimerHandle, outcome: &Outcome) -> bool {
-        let call = self.frame.enter();
-        let mut batch = self.batch();
-        let (mut shard, at) = self.lock_moved(handle);
-        let is_ended = shard.end(&self.engine, at.id(), outcome, &mut batch);
-        self.engine.settle(&mut shard, &mut batch);
-        drop(shard);
-        self.finish_all(&call, batch);
-        is_ended
-    }
-
     /// Ends all waits that `is_meant`, which is asked under the lock, into a batch that gets those
     /// which follow from it, too. Returns how many waits ended by this.
     pub(super) fn end_meant(
@@ -104,17 +92,6 @@ impl<E: Engine> Table<E> {
         let count = self.end_meant(&mut batch, &Outcome::Cancelled(reason), is_meant);
         self.finish_all(&call, batch);
         count
-    }
-
-    /// Reschedules a wait: a new deadline, counted from now; false if it has ended.
-    pub(crate) fn reschedule(&self, handle: TimerHandle, timeout: Timeout) -> bool {
-        let arrival = self.arrival(timeout);
-        let (mut shard, at) = self.lock_moved(handle);
-        if shard.get(at.id()).is_none() {
-            return false;
-        }
-        Self::schedule(&mut shard, at, arrival);
-        true
     }
 }
 

@@ -107,14 +107,27 @@ impl<E: Engine> Inside for E {
     }
 
     fn end(table: &Arc<Table<E>>, handle: TimerHandle, outcome: Outcome) -> ReachResult {
-        match table.end_one(handle, &outcome) {
+        let call = table.frame.enter();
+        let mut batch = table.batch();
+        let (mut shard, at) = table.lock_moved(handle);
+        let is_ended = shard.end(&table.engine, at.id(), &outcome, &mut batch);
+        table.engine.settle(&mut shard, &mut batch);
+        drop(shard);
+        table.finish_all(&call, batch);
+        match is_ended {
             true => ReachResult::Reached(()),
             false => ReachResult::Gone,
         }
     }
 
     fn reschedule(table: &Table<E>, handle: TimerHandle, timeout: Timeout) -> bool {
-        table.reschedule(handle, timeout)
+        let arrival = table.arrival(timeout);
+        let (mut shard, at) = table.lock_moved(handle);
+        if shard.get(at.id()).is_none() {
+            return false;
+        }
+        Table::<E>::schedule(&mut shard, at, arrival);
+        true
     }
 
     fn keys_of(table: &Table<E>, handle: TimerHandle) -> Option<Vec<E::Key>> {

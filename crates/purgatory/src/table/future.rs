@@ -15,7 +15,7 @@ use crate::{
     origin::{AnswerOrigin, Pending},
     sync::Spaced,
     table::{
-        Ended, Engine, LockedShard, Table,
+        Ended, Engine, Inside, LockedShard, Table,
         shard::{Entry, EntryState},
     },
 };
@@ -178,7 +178,7 @@ impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
     }
 
     fn reschedule(&self, handle: TimerHandle, timeout: Timeout) -> bool {
-        Table::reschedule(self, handle, timeout)
+        E::reschedule(self, handle, timeout)
     }
 
     fn must_not_block(&self) -> bool {

@@ -16,7 +16,7 @@ use crate::{
     operation::{FUTURE_DROPPED, Outcome, Timeout},
     origin::{AnswerOrigin, Pending},
     sync::{Mutex, Share},
-    table::Table,
+    table::{Inside, Table},
     watches::WatchKey,
     watermarks::{
         engine::{Cell, Tells, Values},
@@ -193,7 +193,7 @@ impl<K: WatchKey, V: WatermarkValue> AnswerOrigin<Vec<(K, V)>> for Each<K> {
         let parked = self.state.lock().parked.clone();
         let mut is_rescheduled = false;
         for handle in parked {
-            is_rescheduled |= Table::reschedule(&self.table, handle, timeout);
+            is_rescheduled |= Values::reschedule(&self.table, handle, timeout);
         }
         is_rescheduled
     }
