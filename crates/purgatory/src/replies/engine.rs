@@ -23,7 +23,7 @@ use crate::{
     },
     sync::{AtomicU64, Ordering},
     table::{
-        Arrival, Batch, Ended, EndedAt, Engine, LockedShard, Parts, Table,
+        Arrival, Batch, Ended, EndedAt, Engine, FormShard, LockedShard, Parts, Table,
         future::Yields,
         handle::Handle,
         keys::Numbers,

@@ -67,7 +67,7 @@ pub(crate) struct Shard<E: Parts> {
     /// Events of the shard's keys.
     pub(crate) events: u64,
     /// Waits that ended without an entry.
-    ended_at_once: u64,
+    pub(crate) ended_at_once: u64,
     /// Entries that do not wait: their answer was not taken, or they moved.
     answered: u32,
     /// Entries that are no waits.
@@ -96,7 +96,7 @@ impl<E: Engine> FormShard<E::Key> for Shard<E> {
     }
 
     fn waiting(&self) -> usize {
-        self.waiting()
+        self.wheel.len() - (self.answered + self.held) as usize
     }
 
     fn add_to(&self, stats: &mut Stats) {
@@ -265,16 +265,6 @@ impl<E: Engine> Shard<E> {
     #[inline]
     pub(crate) fn get_mut(&mut self, id: TaskId) -> Option<&mut E::Wait> {
         self.wheel.get_mut(id)?.wait_mut()
-    }
-
-    /// Returns the number of waits.
-    pub(crate) fn waiting(&self) -> usize {
-        self.wheel.len() - (self.answered + self.held) as usize
-    }
-
-    /// Counts a wait that ends without an entry.
-    pub(crate) fn count_at_once(&mut self) {
-        self.ended_at_once += 1;
     }
 
     /// Answers the wait at an index that the records name; its entry stays for its future. Returns

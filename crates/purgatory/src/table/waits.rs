@@ -138,7 +138,7 @@ impl<E: Engine> Table<E> {
             return Err(WaitError::Closed);
         }
         if arrival.is_over {
-            shard.count_at_once();
+            shard.ended_at_once += 1;
             return Err(WaitError::Expired);
         }
         if let Some(full) = full(shard.wheel.len()) {

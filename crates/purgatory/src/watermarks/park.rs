@@ -102,14 +102,14 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let mut found = shard.records.find(key, hash);
         let mark = found.map(|record| shard.records.at(record));
         if let Some(closed) = Mark::closed_to(mark, wants) {
-            shard.count_at_once();
+            shard.ended_at_once += 1;
             return Err((Err(WaitError::Cancelled(closed)), tells));
         }
         if let Err(refused) = Mark::check_epoch(mark, epoch) {
             return Err((Err(refused), tells));
         }
         if let Some(value) = Mark::met(mark, wants) {
-            shard.count_at_once();
+            shard.ended_at_once += 1;
             return Err((Ok(value), tells));
         }
         if failpoint!(ValueComparedUnlocked) {
