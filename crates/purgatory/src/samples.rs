@@ -73,26 +73,21 @@ pub(crate) fn present(stats: &Stats, key_count: usize, max_parked: Option<u64>) 
 
 /// The gauge of the oldest operation's age.
 pub(crate) fn oldest_age(age_ns: u64) -> Sample {
-    longest(
+    Sample::largest(
         "purgatory_oldest_age_seconds",
         "How long the oldest operation has been parked, or 0 when none is.",
-        age_ns,
+        age_ns as f64 / 1e9,
     )
 }
 
 /// The gauge of the longest check.
 pub(crate) fn longest_check(age_ns: u64) -> Sample {
-    longest(
+    Sample::largest(
         "purgatory_longest_check_seconds",
         "How long the longest check has been under way, from the first scrape that found it. A last \
          check is from the moment its operation's time is up.",
-        age_ns,
+        age_ns as f64 / 1e9,
     )
-}
-
-/// A gauge in seconds. Of those of several sources the largest is shown.
-fn longest(metric: &'static str, help: &'static str, age_ns: u64) -> Sample {
-    Sample::largest(metric, help, age_ns as f64 / 1e9)
 }
 
 /// The gauges of labels.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use timer_core::{
-    BuildError, Executor, TimeHistogram, TimerHandle,
+    Executor, TimeHistogram, TimerHandle,
     driver::{
         Driver, Executors, contain, contain_here,
         sync::{Latch, UnderWay},
@@ -97,14 +97,6 @@ impl Frame {
 
     pub(crate) fn driver(&self) -> &Arc<Driver> {
         &self.driver
-    }
-
-    /// Returns why a timer took no form: it was shut down, or another process has its threads.
-    pub(crate) fn not_attached(&self) -> BuildError {
-        match self.driver().is_inherited() {
-            true => BuildError::Forked,
-            false => BuildError::Closed,
-        }
     }
 
     /// The public name of an operation.

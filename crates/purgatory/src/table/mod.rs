@@ -416,7 +416,11 @@ impl<E: Inside> AnyTable<E> {
         if table.frame.driver().attach(&table, &table.shards) {
             return Ok(table);
         }
-        Err(table.frame.not_attached())
+        // The timer was shut down, or another process has its threads.
+        match table.frame.driver().is_inherited() {
+            true => Err(BuildError::Forked),
+            false => Err(BuildError::Closed),
+        }
     }
 
     /// Runs the key's `Hash`, with nothing locked.

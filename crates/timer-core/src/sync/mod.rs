@@ -187,9 +187,7 @@ impl<T: Clone> Shares<T> {
             })
         })
     }
-}
 
-impl<T> Shares<T> {
     /// Returns the value.
     pub fn value(&self) -> &T {
         &self.value
