@@ -145,15 +145,13 @@ impl World {
         let still = ManualTimer::new();
         let timer = ManualTimer::new();
         let purgatory = |timer: &ManualTimer| Purgatory::builder("lines").timer(timer).shards(128);
+        let advances = Watermarks::builder("lines").timer(&still).shards(128);
         let replies = Replies::builder("lines").timer(&still).shards(128);
         Ok(World {
             events: purgatory(&still).build()?,
             three: Purgatory::builder("lines").shards(128).build()?,
             cancels: purgatory(&still).build()?,
-            advances: Watermarks::builder("lines")
-                .timer(&still)
-                .shards(128)
-                .build()?,
+            advances: advances.build()?,
             replies: replies.build()?,
             expires: purgatory(&timer).build()?,
             timer,

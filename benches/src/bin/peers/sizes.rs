@@ -36,8 +36,7 @@ impl Sizes {
         hundred_k: 10_000,
         one_m: 100_000,
         window: Duration::from_millis(250),
-        hot: 10_000,
-        observed: Duration::from_secs(1),
+        ..Sizes::FULL
     };
 
     pub(crate) const SMOKE: Sizes = Sizes {

@@ -19,8 +19,8 @@ use crate::{
     waits::{Waits, waits},
 };
 
-/// Requests that wait, for each signal of a round.
-const REQUESTS_A_SIGNAL: usize = 100;
+/// Checks in vain of one signal, for each signal of a round.
+const CHECKS_A_SIGNAL: u64 = 100;
 /// The key under which they wait.
 const KEY: u64 = 7;
 
@@ -38,9 +38,7 @@ pub(super) fn hot_key<W: Waits>(requests: usize) -> anyhow::Result<f64> {
 
     // Signal them in vain, which is measured, and then for good.
     let checks = requests as u64 * W::VAIN_CHECKS;
-    let signals = requests.div_ceil(REQUESTS_A_SIGNAL) as u64;
-    let in_vain = signal_in_vain(arena.waits.clone(), progress, checks, signals);
-    let us = arena.join(arena.spawn(in_vain))?;
+    let us = arena.join(arena.spawn(signal_in_vain(arena.waits.clone(), progress, checks)))?;
 
     // All must have been completed, and nothing may remain.
     for task in tasks {
@@ -53,16 +51,12 @@ pub(super) fn hot_key<W: Waits>(requests: usize) -> anyhow::Result<f64> {
 
 /// Signals the hot key until all is measured, then completes the requests. Returns microseconds per
 /// signal, each of which makes `checks` checks in vain.
-async fn signal_in_vain<W: Waits>(
-    waits: Arc<W>,
-    progress: &'static Progress,
-    checks: u64,
-    signals: u64,
-) -> f64 {
+async fn signal_in_vain<W: Waits>(waits: Arc<W>, progress: &'static Progress, checks: u64) -> f64 {
     // All have parked once each was checked.
     until_checked(progress, checks).await;
 
     // A signal has ended once each was checked again.
+    let signals = checks.div_ceil(CHECKS_A_SIGNAL);
     let before = progress.vain_checks();
     let clock = SystemClock::new();
     let begin_ns = clock.now_ns();

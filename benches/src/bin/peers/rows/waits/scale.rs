@@ -236,7 +236,6 @@ impl Drop for Hand {
                 timers.extend(waiting.timer.lock().take());
             }
         }
-        drop(timers);
         self.0.clear();
     }
 }
