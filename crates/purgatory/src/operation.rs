@@ -308,9 +308,6 @@ impl serde::Serialize for OperationId {
 
 /// An operation that comes to be parked, or the parts of one that is made only if it has to wait.
 pub(crate) trait ToPark<O> {
-    /// True if a program may have many types of it that become operations of one type.
-    const IS_ONE_OF_MANY: bool;
-
     /// Checks the condition for the first time, as [`DelayedOperation::try_complete`] does.
     fn check(&mut self) -> bool;
 
@@ -329,8 +326,6 @@ pub(crate) enum Parking {
 }
 
 impl<O: DelayedOperation> ToPark<O> for O {
-    const IS_ONE_OF_MANY: bool = false;
-
     #[inline(always)]
     fn check(&mut self) -> bool {
         self.try_complete()

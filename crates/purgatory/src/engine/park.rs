@@ -162,46 +162,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             finish_now(&call, to_park, outcome);
             return Ok(Parking::AtOnce);
         }
-        // 2. Park it.
+
+        // 2. Take a place. Dropped before the operation is parked, the guard returns it.
         let operation = to_park.into_operation();
-        match P::IS_ONE_OF_MANY {
-            true => self.park_checked_apart(&call, operation, watch_set, watches, arrival),
-            false => self.park_checked(&call, operation, watch_set, watches, arrival),
-        }
-    }
-
-    /// As [`park_checked`](Self::park_checked), in one copy: 8 KB less for each condition that a
-    /// program waits for, at 40 instructions.
-    #[inline(never)]
-    fn park_checked_apart(
-        self: &Arc<Self>,
-        call: &Call<'_>,
-        operation: O,
-        watch_set: &[Watch<'_, K>],
-        watches: &Watches<'_, K>,
-        arrival: Arrival,
-    ) -> Result<Parking, Refused<O>> {
-        self.park_checked(call, operation, watch_set, watches, arrival)
-    }
-
-    /// Parks an operation whose check has not ended it.
-    #[cfg_attr(not(debug_assertions), inline(always))] // as `park_watching`
-    fn park_checked(
-        self: &Arc<Self>,
-        call: &Call<'_>,
-        operation: O,
-        watch_set: &[Watch<'_, K>],
-        watches: &Watches<'_, K>,
-        arrival: Arrival,
-    ) -> Result<Parking, Refused<O>> {
-        // 1. Take a place. Dropped before the operation is parked, the guard returns it.
         if let Some(full) = self.common.take_place() {
             self.count_unparked();
             return Err(Refused::new(operation, full));
         }
         let place = PlaceGuard { core: self };
 
-        // 2. Lock the first key's shard. The key's `Eq` or `Clone` may panic: the shard is unlocked
+        // 3. Lock the first key's shard. The key's `Eq` or `Clone` may panic: the shard is unlocked
         //    then, before the operation is dropped.
         let (first, others) = watch_set.split_first().expect("an operation has keys");
         let mut shard = self.shard_of(first.hash);
@@ -211,7 +181,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         let record = shard.record_of(first.key, first.hash);
 
-        // 3. One key, and no event since the check: park it here and now.
+        // 4. One key, and no event since the check: park it here and now.
         let event_passed = first.has_changed();
         if others.is_empty() && !event_passed {
             shard.counts.checks += 1;
@@ -222,13 +192,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return Ok(Parking::Parked(self.frame.id(handle)));
         }
 
-        // 4. Otherwise this thread holds it until all keys are watched, and checks it again if an
+        // 5. Otherwise this thread holds it until all keys are watched, and checks it again if an
         //    event came by meanwhile.
         let handle = self.insert_entry(&mut shard, record, arrival, watches, None);
         drop(shard);
         forget(place);
         self.sweep_after(arrival.now_ns);
-        self.watch_others(call, operation, handle, others, event_passed)
+        self.watch_others(&call, operation, handle, others, event_passed)
     }
 
     /// Watches the other keys of an operation that this thread holds, and checks it in: again if an

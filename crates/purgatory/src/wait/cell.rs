@@ -329,8 +329,6 @@ impl<'a, K: WatchKey, C: Condition> NewWait<'a, K, C> {
 }
 
 impl<K: WatchKey, C: Condition> ToPark<BoxedOperation> for NewWait<'_, K, C> {
-    const IS_ONE_OF_MANY: bool = true;
-
     #[inline(always)]
     fn check(&mut self) -> bool {
         self.stage.check()
