@@ -8,7 +8,7 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::Arc,
+    sync::{Arc, atomic},
     thread,
 };
 
@@ -70,8 +70,9 @@ pub struct Monitor<K: WatchKey, S: Send + 'static> {
 struct Shared<K: WatchKey, S> {
     purgatory: Purgatory<K>,
     state: Mutex<S>,
-    /// The number of the thread whose closure has the state locked; 0 for none.
-    inside: AtomicU64,
+    /// The number of the thread whose closure has the state locked; 0 for none. Not the model's
+    /// atomic: a thread compares it with what itself wrote.
+    inside: atomic::AtomicU64,
     /// The number of times that all keys were signalled.
     signalled_all: AtomicU64,
 }
@@ -188,7 +189,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
         let shared = Shared {
             purgatory,
             state: Mutex::new(state),
-            inside: AtomicU64::new(0),
+            inside: atomic::AtomicU64::new(0),
             signalled_all: AtomicU64::new(0),
         };
         Monitor {

@@ -207,6 +207,26 @@ fn shutdown_against_the_making_of_a_shard() {
     });
 }
 
+/// A task is scheduled on a manual timer while that is advanced: if this advance does not find it,
+/// the next one does.
+#[test]
+fn schedule_against_an_advance() {
+    check("EarlierWorkSendsNoSignal", || {
+        make_late();
+        let timer = ManualTimer::new();
+        let fired = std::sync::Arc::new(AtomicUsize::new(0));
+        let (other, counted) = (timer.clone(), fired.clone());
+        let scheduling = loom::thread::spawn(move || {
+            let task = move || _ = counted.fetch_add(1, SeqCst);
+            other.schedule(MS, task).unwrap();
+        });
+        timer.advance(MS);
+        scheduling.join().unwrap();
+        timer.advance(MS);
+        assert_eq!(fired.load(SeqCst), 1);
+    });
+}
+
 /// A sleep that a task registered, and a thread on which its time comes.
 fn falls_due(before: &std::sync::Arc<Woken>) -> (ManualTimer, Sleep, loom::thread::JoinHandle<()>) {
     let timer = ManualTimer::new();

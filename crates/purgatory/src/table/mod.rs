@@ -57,7 +57,10 @@ pub(crate) use frame::EndedAt;
 
 use std::{
     hash::{BuildHasher, Hash},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64 as Count, Ordering::Relaxed},
+    },
     task::Waker,
 };
 
@@ -72,7 +75,7 @@ use crate::{
     operation::{Outcome, ReachResult, Timeout},
     settings::Settings,
     stats::{Stats, Times},
-    sync::{AtomicU64, KeyHasher, Limit, MODEL, Ordering, default_shards, key_hasher, mixed},
+    sync::{KeyHasher, Limit, MODEL, default_shards, key_hasher, mixed},
     table::{call::Call, frame::Frame, shard::Shard, under_lock::must_be_unlocked},
     watches::WatchKey,
 };
@@ -322,8 +325,9 @@ pub(crate) struct Arrival {
 pub(crate) struct Common {
     /// The bound on what waits.
     max_parked: Option<Arc<Limit>>,
-    /// Numbers the entries, where their order matters over the shards: on a manual timer.
-    sequence: Option<Arc<AtomicU64>>,
+    /// Numbers the entries, where their order matters over the shards: on a manual timer. Not the
+    /// model's atomic: nothing depends on it.
+    sequence: Option<Arc<Count>>,
 }
 
 impl Common {
@@ -356,7 +360,7 @@ impl Common {
     /// Returns the number that what is inserted next follows, where the order matters.
     pub(crate) fn follows(&self) -> Option<u64> {
         let sequence = self.sequence.as_ref();
-        sequence.map(|sequence| sequence.fetch_add(1, Ordering::Relaxed))
+        sequence.map(|sequence| sequence.fetch_add(1, Relaxed))
     }
 }
 

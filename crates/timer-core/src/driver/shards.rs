@@ -290,12 +290,14 @@ impl<S: ShardState, Seed> Shards<S, Seed> {
         // The number of shards is a power of two.
         let places = self.places();
         let number = shard & (places.len() - 1);
+        // Most models do not see a mark: it is one more step of each lock hold.
+        let is_marked = self.layout.manual && is_late();
         ShardGuard {
             guard: self.at(&places[number], number).lock(),
             unlocked: SignalAfter {
                 signal: &self.signal,
                 shard: number,
-                due: self.layout.manual.then_some(&self.signal),
+                due: is_marked.then_some(&self.signal),
             },
         }
     }

@@ -41,8 +41,10 @@ pub fn plant(fault: Option<String>) {
     LATE.set(false);
 }
 
-/// Has shards made as they are first locked, as what ships does, in the models that this thread of
-/// the machine runs, until the next [`plant`]. Others have them from the beginning, which spares them most interleavings.
+/// Has shards made as they are first locked, and on a manual timer marked by each hold of their lock,
+/// as what ships does, in the models that this thread of the machine runs, until the next [`plant`].
+/// In others they are there from the beginning, and all of them are asked, which spares these most
+/// interleavings.
 pub fn make_late() {
     LATE.set(true);
 }
