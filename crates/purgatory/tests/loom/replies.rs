@@ -6,10 +6,7 @@ use std::{
     time::Duration,
 };
 
-use loom::{
-    sync::atomic::{AtomicUsize, Ordering::SeqCst},
-    thread,
-};
+use loom::thread;
 use purgatory::{CancelReason, ReachResult, Replies, ReplyScope, WaitError, Waits};
 use timer_core::ManualTimer;
 
