@@ -129,6 +129,24 @@ fn counters_of_one_name_go_on_and_gauges_add_up() {
 }
 
 #[test]
+fn a_check_is_timed_from_the_scrape_that_found_it() {
+    let recorder = recorder();
+    metrics::with_local_recorder(&recorder, || {
+        let (timer, purgatory) = waiting();
+        let inside = purgatory.clone();
+        let operation = Probe::new().operation().on_check(move || {
+            inside.publish();
+            timer.pass(5 * MS);
+            inside.publish();
+        });
+        purgatory.park(operation, &["k"], NEVER);
+        purgatory.check_and_complete(&"k");
+        let line = "purgatory_longest_check_seconds{purgatory=\"test\"} 0.005\n";
+        assert_told(&recorder, line);
+    });
+}
+
+#[test]
 fn timers_of_one_name_add_up() {
     let recorder = recorder();
     metrics::with_local_recorder(&recorder, || {
