@@ -522,6 +522,13 @@ def with_made_up_events(browser, shots):
     until("a program that started anew is noticed", lambda: "started anew" in (browser.run(BANNER) or ""))
     until("its numbers are shown", lambda: dict(browser.run(NUMBERS))['purgatory_parked_total{purgatory="orders"}'] == 22)
     until("the banner goes", lambda: browser.run(BANNER) is None)
+    # The first form of the next program has another name, and that of the one after it no bound.
+    for at_s, max_parked, shown in ((2.0, 70, "12 of 70"), (1.0, None, "12")):
+        another = made_up(at_s, 1, histogram())
+        another["purgatories"][0] |= {"name": "fetches", "max_parked": max_parked}
+        fixture.set(another)
+        until("its bound is shown", lambda: browser.run(TEXT, ".tile .big") == shown)
+        check(browser.run("return document.querySelector('h2').textContent") == "fetches purgatory", "its title")
     errors = [line for line in browser.console() if "503" not in line]
     check(not errors, f"on the console: {errors}")
     browser.requested()

@@ -33,7 +33,7 @@ impl Live {
         "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; ",
         "connect-src 'self'; img-src data:; ",
         "style-src 'sha256-jsBbe76eT1SkuqKGEIliUFSmfnpiWmEiRbpGmOl+EIs='; ",
-        "script-src 'sha256-8O/dsagCkbkb9dMlIcq0snQgyl8MA5tlE2blMjFfLPA='",
+        "script-src 'sha256-wVdz0CjlRGXUAYVJnfQNYBVPYne176QnHrnHyp3PUDI='",
     );
 
     /// The pause between two events: the page expects a few per second.
