@@ -12,10 +12,10 @@ use timer_core::TimeHistogram;
 
 /// How far back the page looks: charts and percentiles alike.
 const WINDOW_NS: u64 = 60_000_000_000;
-/// The least time between two points.
-const SPACING_NS: u64 = 1_000_000_000;
-/// One a second, and the one at which the window begins.
-const POINTS_MAX: usize = (WINDOW_NS / SPACING_NS) as usize + 1;
+/// At most one point is of each of these: those that come once a second, but for a little, are kept.
+const SECOND_NS: u64 = 1_000_000_000;
+/// One a second, of which the first and the last are not whole, and the one at which the window begins.
+const POINTS_MAX: usize = (WINDOW_NS / SECOND_NS) as usize + 2;
 
 /// The totals of a purgatory at one moment.
 #[derive(Clone)]
@@ -66,7 +66,7 @@ impl History {
     pub(crate) fn record(&mut self, now: &Totals) {
         // 1. At most one a second. One that was overtaken by a later one is not kept either.
         if let Some(last) = self.points.back() {
-            if now.at_ns < last.at_ns.saturating_add(SPACING_NS) {
+            if now.at_ns / SECOND_NS <= last.at_ns / SECOND_NS {
                 return;
             }
         }
@@ -175,20 +175,29 @@ mod tests {
         assert_eq!(minute.waits.completed.count(), 10);
     }
 
+    /// A timer that records each second is a little late, once more than another time.
+    #[test]
+    fn looks_a_second_apart_but_for_a_little_are_all_kept() {
+        let history = recorded([1002, 2000, 3001, 4000, 5003, 6001].into_iter());
+        assert_eq!(history.points.len(), 6);
+    }
+
     #[test]
     fn points_are_bounded_however_often_one_looks() {
-        let looks_ms = (0..=100_000).step_by(125);
-        let mut history = History::default();
-        let mut most = 0;
-        for at_ms in looks_ms {
-            history.record(&Totals {
-                at_ns: at_ms * MS_NS,
-                stats: Stats::default(),
-                times: Times::default(),
-            });
-            most = most.max(history.points.len());
+        // Twice a second, and late in one second and early in the next.
+        for (step_ms, most_kept) in [(500, POINTS_MAX - 1), (999, POINTS_MAX)] {
+            let mut history = History::default();
+            let mut most = 0;
+            for at_ms in (0..=1_000_000).step_by(step_ms) {
+                history.record(&Totals {
+                    at_ns: at_ms * MS_NS,
+                    stats: Stats::default(),
+                    times: Times::default(),
+                });
+                most = most.max(history.points.len());
+            }
+            assert_eq!(most, most_kept);
         }
-        assert_eq!(most, POINTS_MAX);
     }
 
     #[test]
