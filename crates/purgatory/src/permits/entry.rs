@@ -90,7 +90,7 @@ pub(crate) struct Holder {
     pub(super) line: u32,
     /// True once its time to live has begun.
     pub(super) has_begun: bool,
-    /// The moment that its time to live counts from.
+    /// The moment of the latest renewal; 0 before the first one.
     pub(super) renewed_ns: u64,
     /// `None` until a task waits for the end of the lease.
     pub(super) watchers: Option<Box<Watchers>>,

@@ -270,7 +270,10 @@ fn set_deadline<K: WatchKey>(
     // One that read the clock later came to the lock first.
     let is_overtaken = arrival.now_ns < holder.renewed_ns;
     if !(is_overtaken || begins && has_begun) || failpoint!(BeginOverridesRenewal) {
-        holder.renewed_ns = arrival.now_ns;
+        // The hand-over is before each renewal, whatever time its thread reads.
+        if !begins {
+            holder.renewed_ns = arrival.now_ns;
+        }
         Table::schedule(&mut shard, at, arrival);
     }
     true

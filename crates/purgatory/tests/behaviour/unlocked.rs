@@ -157,6 +157,45 @@ fn a_renewal_that_stalls_shortens_no_later_one() {
     });
 }
 
+/// The holder of a lease that was just handed over reads the clock to renew it, and comes to the lock
+/// after the thread that hands it over has begun its time to live.
+#[test]
+fn a_renewal_that_stalls_is_not_undone_by_the_hand_over() {
+    in_time(|| {
+        let clock = Acting(SystemClock::default());
+        let timer = SystemTimer::builder().clock(clock).build().unwrap();
+        let permits = Permits::on(&timer, "leases", 1).unwrap();
+        let held = permits.try_acquire(1).unwrap();
+        let next = Mutex::new(permits.lease(1, MS, MINUTE));
+        let [(stalls, has_stalled), (goes_on, may_go_on)] = [(); 2].map(|()| mpsc::channel());
+        let (woken, is_woken) = mpsc::channel();
+        let has_stalled = Mutex::new(has_stalled);
+        let holder = waker(move || {
+            woken.send(()).unwrap();
+            has_stalled.lock().unwrap().recv().unwrap();
+            let clock = SystemClock::new();
+            while clock.now_ns() == 0 {} // the time to live begins later
+        });
+        assert!(poll_by(&mut *next.lock().unwrap(), &holder).is_pending());
+        let renews = thread::spawn(move || {
+            is_woken.recv().unwrap();
+            let lease = over(&mut *next.lock().unwrap()).unwrap();
+            at_next_read(move || {
+                stalls.send(()).unwrap();
+                may_go_on.recv().unwrap();
+            });
+            assert!(lease.renew(MINUTE));
+            lease
+        });
+        drop(held);
+        goes_on.send(()).unwrap();
+        let lease = renews.join().unwrap();
+        let next = permits.acquire(1, 100 * MS).wait_blocking();
+        assert_eq!(next.unwrap_err(), WaitError::Expired);
+        assert!(!lease.is_lost());
+    });
+}
+
 /// The panic is counted, and the end is not timed.
 #[test]
 fn a_clock_that_panics_leaves_no_operation_held() {
