@@ -410,9 +410,26 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     /// ```
     pub fn lagging<Q: KeyRef<G> + ?Sized>(&self, group: &Q) -> Vec<(M, V, Duration)> {
         let table = &self.handle.table;
-        let now_ns = table.frame.driver().now_ns();
-        let lagging = table.look(group, |mark| Some(set_of(mark)?.lagging(now_ns)));
-        let lagging = lagging.unwrap_or_default();
+        let driver = table.frame.driver();
+        let now_ns = driver.now_ns();
+        let looked = table.look(group, |mark| {
+            let epoch = mark.epoch();
+            let set = set_of(mark)?;
+            Some((set.lagging(now_ns), epoch, set.highest()))
+        });
+        let Some((lagging, epoch, highest)) = looked else {
+            return Vec::new();
+        };
+        // No time that was read before the look: the thread may have stalled since, as the set went on.
+        if lagging.iter().any(|(.., lagged_for)| lagged_for.is_zero()) {
+            let looked_ns = driver.now_ns();
+            table.look(group, |mark| {
+                let is_same = mark.epoch() == epoch;
+                let set = set_of(mark).filter(|_| is_same)?;
+                set.lag_since(looked_ns, highest);
+                Some(())
+            });
+        }
         let shown = |(name, rank, lagged_for)| (name, V::from_rank(rank), lagged_for);
         lagging.into_iter().map(shown).collect()
     }

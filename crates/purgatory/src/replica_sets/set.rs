@@ -116,7 +116,7 @@ struct Member<M> {
 /// keeps up has soon what was there at the look.
 #[derive(Clone, Copy, Debug)]
 struct Lag {
-    /// The time of the look, in nanoseconds.
+    /// A time behind the look, in nanoseconds; `u64::MAX` until it is read.
     since_ns: u64,
     /// What the member that had most had then, or what is left of that: more than this one has.
     behind: u64,
@@ -309,7 +309,7 @@ impl<M: Eq + Clone> Set<M> {
     }
 
     /// Returns what the member has that has most.
-    fn highest(&self) -> u64 {
+    pub(super) fn highest(&self) -> u64 {
         let values = self.members.iter().map(|member| member.value);
         values.max().unwrap_or(0)
     }
@@ -365,7 +365,7 @@ impl<M: Eq + Clone> Set<M> {
     }
 
     /// Returns the members that have less than the one that has most, the last first, and remembers
-    /// what those are behind that were not known to lag.
+    /// what those are behind that were not known to lag. Their time is [set](Self::lag_since) later.
     pub(super) fn lagging(&mut self, now_ns: u64) -> Vec<(M, u64, Duration)> {
         let highest = self.highest();
         let mut lagging = Vec::new();
@@ -374,7 +374,7 @@ impl<M: Eq + Clone> Set<M> {
                 continue;
             }
             let lag = member.lag.get_or_insert(Lag {
-                since_ns: now_ns,
+                since_ns: u64::MAX,
                 behind: highest,
             });
             let lagged_for = Duration::from_nanos(now_ns.saturating_sub(lag.since_ns));
@@ -382,6 +382,17 @@ impl<M: Eq + Clone> Set<M> {
         }
         lagging.sort_by_key(|(_, value, _)| *value);
         lagging
+    }
+
+    /// Sets the time of lags that have none, of a look at which the member that had most had `highest`.
+    pub(super) fn lag_since(&mut self, now_ns: u64, highest: u64) {
+        for member in &mut self.members {
+            if let Some(lag) = &mut member.lag {
+                if lag.since_ns == u64::MAX && lag.behind <= highest {
+                    lag.since_ns = now_ns;
+                }
+            }
+        }
     }
 }
 

@@ -196,6 +196,29 @@ fn a_renewal_that_stalls_is_not_undone_by_the_hand_over() {
     });
 }
 
+/// A leader that looks who lags stalls once it has read the clock, and the log grows before its look.
+#[test]
+fn a_look_that_stalls_makes_no_laggard() {
+    in_time(|| {
+        let hand = ManualTimer::new();
+        let timer = SystemTimer::builder().clock(Acting(hand.clock()));
+        let timer = timer.build().unwrap();
+        let logs: ReplicaSets<u32, &str> = ReplicaSets::on(&timer, "logs").unwrap();
+        let members = [("leader", 42), ("a", 42)];
+        logs.set(&1, 1, members, 42, Rule::all()).unwrap();
+        let (grows, passes) = (logs.clone(), hand.clone());
+        at_next_read(move || {
+            passes.advance(MINUTE);
+            grows.in_epoch(&1, 1).report(&"leader", 43).unwrap();
+        });
+        let lags_for = |time| assert_eq!(logs.lagging(&1), [("a", 42, time)]);
+        lags_for(Duration::ZERO);
+        lags_for(Duration::ZERO);
+        hand.advance(SECOND);
+        lags_for(SECOND);
+    });
+}
+
 /// The panic is counted, and the end is not timed.
 #[test]
 fn a_clock_that_panics_leaves_no_operation_held() {
