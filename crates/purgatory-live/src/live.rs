@@ -202,8 +202,8 @@ impl Live {
     /// starts the timing of waits: every ending then reads the clock.
     ///
     /// # Panics
-    /// When a key's `Clone` panics, which runs under a lock, or the function that writes keys,
-    /// which runs under none.
+    /// When the `Clone` of a key or member panics, which runs under a lock, or the function that writes
+    /// keys, or the `Debug` of a member or value, which run under none.
     pub fn event(&self) -> String {
         self.event_at(self.clock.now_ns())
     }

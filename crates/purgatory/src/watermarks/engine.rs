@@ -359,7 +359,10 @@ impl<K: WatchKey, B: Beside> Engine for Values<K, B> {
                     visit(&valued.beside);
                 }
             };
-            table.each_record(|marks| marks, visit_open);
+            // After a shutdown nothing is waited for in any of them.
+            if !table.shards.is_closed() {
+                table.each_record(|marks| marks, visit_open);
+            }
         })
     }
 }

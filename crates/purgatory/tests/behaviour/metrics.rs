@@ -292,7 +292,7 @@ fn groups_are_published_with_those_below_floor() {
     logs.remove(&5);
     told(297, 195);
     assert_eq!(series_of(&recorder, "purgatory_groups"), 2);
-    drop(logs);
+    logs.waits().shutdown(Duration::ZERO);
     told(0, 0);
 }
 
