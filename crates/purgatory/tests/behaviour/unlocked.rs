@@ -166,7 +166,7 @@ fn a_renewal_that_stalls_is_not_undone_by_the_hand_over() {
         let timer = SystemTimer::builder().clock(clock).build().unwrap();
         let permits = Permits::on(&timer, "leases", 1).unwrap();
         let held = permits.try_acquire(1).unwrap();
-        let next = Mutex::new(permits.lease(1, MS, MINUTE));
+        let next = Mutex::new(permits.lease(1, 500 * MS, MINUTE));
         let [(stalls, has_stalled), (goes_on, may_go_on)] = [(); 2].map(|()| mpsc::channel());
         let (woken, is_woken) = mpsc::channel();
         let has_stalled = Mutex::new(has_stalled);
@@ -190,7 +190,7 @@ fn a_renewal_that_stalls_is_not_undone_by_the_hand_over() {
         drop(held);
         goes_on.send(()).unwrap();
         let lease = renews.join().unwrap();
-        let next = permits.acquire(1, 100 * MS).wait_blocking();
+        let next = permits.acquire(1, 700 * MS).wait_blocking();
         assert_eq!(next.unwrap_err(), WaitError::Expired);
         assert!(!lease.is_lost());
     });
