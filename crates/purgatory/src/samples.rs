@@ -6,33 +6,32 @@ use crate::stats::{Stats, Times};
 
 /// Counters and histograms, which stay when their source is gone.
 pub(crate) fn totals(stats: &Stats, of: Times) -> Vec<Sample> {
-    let mut samples = counters(stats);
-    samples.extend(endings(stats));
-    samples.extend(times(of));
+    let mut samples = Vec::new();
+    add_counters(&mut samples, stats);
+    add_endings(&mut samples, stats);
+    add_times(&mut samples, of);
     samples
 }
 
-/// The histograms. How long operations waited that expired or were cancelled is a detail.
-fn times(times: Times) -> Vec<Sample> {
+/// Adds the histograms. How long operations waited that expired or were cancelled is a detail.
+fn add_times(samples: &mut Vec<Sample>, times: Times) {
     let waits = |outcome, waited| {
         let help = "How long operations were parked, by outcome.";
         Sample::times("purgatory_wait_seconds", help, waited).labelled("outcome", outcome)
     };
-    vec![
-        waits("completed", times.completed),
-        waits("expired", times.expired).in_detail(),
-        waits("cancelled", times.cancelled).in_detail(),
-        Sample::times(
-            "purgatory_expiry_lateness_seconds",
-            "How long after its deadline what expired was taken off the wheel, behind its last check.",
-            times.lateness,
-        ),
-        Sample::times(
-            "purgatory_callback_delay_seconds",
-            "How long callbacks and last checks waited for the executor.",
-            times.callback_delay,
-        ),
-    ]
+    samples.push(waits("completed", times.completed));
+    samples.push(waits("expired", times.expired).in_detail());
+    samples.push(waits("cancelled", times.cancelled).in_detail());
+    samples.push(Sample::times(
+        "purgatory_expiry_lateness_seconds",
+        "How long after its deadline what expired was taken off the wheel, behind its last check.",
+        times.lateness,
+    ));
+    samples.push(Sample::times(
+        "purgatory_callback_delay_seconds",
+        "How long callbacks and last checks waited for the executor.",
+        times.callback_delay,
+    ));
 }
 
 /// The gauges of the present. Those of several sources of one name add up, and so does the bound on
@@ -124,8 +123,8 @@ pub(crate) fn groups(led: u64, below: u64) -> Vec<Sample> {
     ]
 }
 
-/// Counters without a further label.
-fn counters(stats: &Stats) -> Vec<Sample> {
+/// Adds the counters without a further label.
+fn add_counters(samples: &mut Vec<Sample>, stats: &Stats) {
     let counters = [
         (
             "purgatory_parked_total",
@@ -163,16 +162,13 @@ fn counters(stats: &Stats) -> Vec<Sample> {
             stats.missed_events,
         ),
     ];
-    let mut samples = Vec::new();
     for &(metric, help, count) in &counters {
         samples.push(Sample::counter(metric, help, count));
     }
-    samples
 }
 
-/// Counters of endings and refusals, by outcome or reason.
-fn endings(stats: &Stats) -> Vec<Sample> {
-    let mut samples = Vec::new();
+/// Adds the counters of endings and refusals, by outcome or reason.
+fn add_endings(samples: &mut Vec<Sample>, stats: &Stats) {
     let mut add = |metric, help, label, by: &[(&'static str, u64)]| {
         for &(value, count) in by {
             samples.push(Sample::counter(metric, help, count).labelled(label, value));
@@ -214,5 +210,4 @@ fn endings(stats: &Stats) -> Vec<Sample> {
             ("too_heavy", stats.refused_too_heavy),
         ],
     );
-    samples
 }

@@ -218,7 +218,6 @@ impl<E: Engine> Table<E> {
     }
 
     /// Finishes waits that have ended, in order.
-    #[inline]
     pub(crate) fn finish_all(self: &Arc<Self>, call: &Call<'_>, batch: Batch<E>) {
         for ended in batch {
             self.finish(call, ended);
