@@ -327,7 +327,6 @@ impl<K: WatchKey, B: Beside> Engine for Values<K, B> {
         }
     }
 
-    #[inline]
     fn finish(table: &Arc<Table<Self>>, left: Left<K>) {
         left.tells.tell(table, &left.outcome, left.value);
         if let Some(key) = left.emptied_key {
