@@ -7,8 +7,7 @@ use crate::operation::opaque;
 
 /// The key that operations wait for and events name: a partition, a request id, a pair of both.
 ///
-/// Any owned type that can be cloned and can be a map's key is a watch key. A
-/// [`Purgatory`](crate::Purgatory) takes keys that are `Send`.
+/// Any owned type that can be cloned, sent to another thread, and used as a map's key is a watch key.
 ///
 /// A key's `Hash` runs with nothing locked. Its `Eq` and `Clone` run under the lock of the key's
 /// shard and must not call back into the purgatory.
