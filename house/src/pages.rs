@@ -1,5 +1,6 @@
 //! What pages say agrees: modules introduce themselves, examples are listed, figures stand beside the
-//! command that makes them, and README recommends what the crate's documentation does.
+//! command that makes them, the guide names the critical alerts, and README recommends what the
+//! crate's documentation does.
 //! (`benches/tables.py --check` compares the figures of benches with their records.)
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -94,6 +95,21 @@ fn every_example_is_listed_with_its_command() {
         let is_row = |line: &str| line.starts_with(&row) && line.contains("| `cargo ");
         if folder != "support" && !page.lines().any(is_row) {
             wrong.push(format!("examples/README.md: no row {row:?} with a command"));
+        }
+    }
+    none(wrong);
+}
+
+#[test]
+fn the_guide_names_the_critical_alerts() {
+    let rules = text("docs/prometheus/alerts.yml");
+    let page = text("crates/purgatory/src/guide/operating.md");
+    let named = section(&page, "## Alerts");
+    let mut wrong = Vec::new();
+    for rule in rules.split("- alert: ").skip(1) {
+        let name = rule.lines().next().unwrap();
+        if named.contains(name) != rule.contains("severity: critical") {
+            wrong.push(format!("operating.md, Alerts: {name}"));
         }
     }
     none(wrong);
