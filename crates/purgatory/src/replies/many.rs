@@ -126,7 +126,7 @@ impl<V: Send + 'static> ReplyStream<V> {
 
     /// Ends the stream with the first reply that `is_last` accepts, which is still yielded. The
     /// request is completed by the poll that yields it, and waits until then: `is_last` runs in the
-    /// polls of the stream.
+    /// polls of the stream. Another call replaces it.
     ///
     /// # Panics
     /// A panic of `is_last` reaches the poll. The reply is lost then, and the request waits on.
