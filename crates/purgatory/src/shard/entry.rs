@@ -99,8 +99,11 @@ pub(crate) struct ColdState {
     /// The deadline that passed while it was held, in nanoseconds.
     due_ns: Option<u64>,
     label: Option<&'static str>,
-    /// When a snapshot first saw the check that is under way; `u64::MAX` if none did.
+    /// Since when snapshots know of the check that is under way; `u64::MAX` if none does.
     check_seen_ns: u64,
+    /// The time that the snapshot had which found it, until that has read the clock again; `u64::MAX`
+    /// then.
+    check_found_ns: u64,
     /// Dropped once its holder has called it back: a shutdown waits for that.
     closing: Option<UnderWay>,
 }
@@ -113,8 +116,15 @@ impl ColdState {
             due_ns: None,
             label,
             check_seen_ns: u64::MAX,
+            check_found_ns: u64::MAX,
             closing: None,
         })
+    }
+
+    /// The check is over that snapshots know of: another one is not known.
+    fn check_is_over(&mut self) {
+        self.check_seen_ns = u64::MAX;
+        self.check_found_ns = u64::MAX;
     }
 }
 
@@ -253,7 +263,7 @@ impl<O> Entry<O> {
         }
         // 3. This check is over. Another may be asked for, by the same holder.
         if let Some(cold) = &mut self.cold {
-            cold.check_seen_ns = u64::MAX;
+            cold.check_is_over();
         }
         if mem::take(&mut self.check_asked) {
             return AfterCheck::CheckAgain(Cause::Event);
@@ -271,7 +281,7 @@ impl<O> Entry<O> {
         let is_expiry = matches!(cold.end, Some(Outcome::Expired));
         let may_check_again = mem::take(&mut cold.may_check_again) && is_expiry;
         if may_check_again && verdict == Verdict::Unsatisfied {
-            cold.check_seen_ns = u64::MAX; // that of the check before
+            cold.check_is_over(); // the one before
             if mem::take(&mut self.check_asked) {
                 return AfterCheck::CheckAgain(Cause::Event);
             }
@@ -287,15 +297,29 @@ impl<O> Entry<O> {
         self.cold.as_ref().is_some_and(|cold| cold.end.is_some())
     }
 
-    /// Returns since when snapshots know of the check that is under way: the first that finds it
-    /// notes the time, which goes as that check ends.
+    /// Returns since when snapshots know of the check that is under way, for one that has read the
+    /// clock at `now_ns`. `u64::MAX` if this one finds it: it [sets](Self::see_check) a later time, as
+    /// the check may have begun since.
     pub(crate) fn check_seen_ns(&mut self, now_ns: u64) -> Option<u64> {
         if !self.is_held() {
             return None;
         }
         let cold = self.cold.get_or_insert_with(|| ColdState::new(None));
-        cold.check_seen_ns = cold.check_seen_ns.min(now_ns);
+        if cold.check_seen_ns == u64::MAX {
+            cold.check_found_ns = now_ns;
+        }
         Some(cold.check_seen_ns)
+    }
+
+    /// Sets since when snapshots know of the check that one found at `found_ns`, if that is still under
+    /// way. The time goes as it ends.
+    pub(crate) fn see_check(&mut self, found_ns: u64, seen_ns: u64) {
+        if let Some(cold) = &mut self.cold {
+            if cold.check_found_ns == found_ns {
+                cold.check_found_ns = u64::MAX;
+                cold.check_seen_ns = seen_ns;
+            }
+        }
     }
 
     pub(crate) fn is_held(&self) -> bool {
@@ -336,11 +360,17 @@ mod tests {
             if is_asked {
                 entry.request_check();
             }
-            assert_eq!(entry.check_seen_ns(3), Some(3));
+            assert_eq!(entry.check_seen_ns(2), Some(u64::MAX));
+            entry.see_check(2, 3);
+            assert_eq!(entry.check_seen_ns(4), Some(3));
             let mut after = entry.after_check(Verdict::Unsatisfied);
             if let Some(cause) = cause {
                 assert_eq!(after, AfterCheck::CheckAgain(cause));
-                assert_eq!(entry.check_seen_ns(7), Some(7), "another check");
+                entry.see_check(2, 5); // too late
+                assert_eq!(entry.check_seen_ns(6), Some(u64::MAX), "another check");
+                entry.see_check(2, 5);
+                entry.see_check(6, 7);
+                assert_eq!(entry.check_seen_ns(8), Some(7));
                 after = entry.after_check(Verdict::Unsatisfied);
             }
             assert_eq!(after, expired());

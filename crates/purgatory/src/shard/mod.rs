@@ -171,6 +171,12 @@ impl<K: WatchKey, O: DelayedOperation> FormShard<K> for Shard<K, O> {
             label: entry.label(),
         })
     }
+
+    fn see_check(&mut self, id: TaskId, found_ns: u64, seen_ns: u64) {
+        if let Some(entry) = self.wheel.get_mut(id) {
+            entry.see_check(found_ns, seen_ns);
+        }
+    }
 }
 
 impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {

@@ -5,8 +5,9 @@
 //! a shard at once). So a snapshot is not atomic: it is exact when idle.
 //!
 //! An entry shows that an operation is *under check*, but not since when: that would cost a clock
-//! reading a check. So the first snapshot that finds a check under way notes the time in the entry,
-//! and a check that ends removes it.
+//! reading a check. So the first snapshot that finds a check under way notes a time in the entry,
+//! and a check that ends removes it. That time is read behind the look: the check may have begun since
+//! the clock was read before.
 
 use std::{cmp::Reverse, sync::Arc, time::Duration};
 
@@ -197,7 +198,9 @@ impl<E: Inside> AnyTable<E> {
     ) -> Vec<(&'static str, usize)> {
         let tick = self.frame.driver().config.tick;
         let mut labels = Labels::default();
+        let mut found = Vec::new();
         let mut tour = Tour::default();
+        // 1. Look at all of it.
         while let Some((mut shard, handles)) = tour.next(&self.shards) {
             // One lock hold: bounded.
             for handle in handles {
@@ -205,12 +208,23 @@ impl<E: Inside> AnyTable<E> {
                     continue;
                 };
                 visit(handle, &look);
+                if look.check_ns == Some(0) {
+                    found.push(handle);
+                }
                 if let Some(label) = look.label {
                     labels.add(label, 1);
                 }
             }
         }
         self.frame.add_seen(&mut labels);
+        // 2. Checks that were not known count from here on.
+        if !found.is_empty() {
+            let seen_ns = self.frame.driver().now_ns();
+            for handle in found {
+                let mut shard = self.lock(handle.shard());
+                shard.see_check(handle.id(), now_ns, seen_ns);
+            }
+        }
         labels.0
     }
 

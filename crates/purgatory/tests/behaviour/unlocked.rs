@@ -219,6 +219,43 @@ fn a_look_that_stalls_makes_no_laggard() {
     });
 }
 
+/// A snapshot stalls once it has read the clock, and a check begins before it looks.
+#[test]
+fn a_snapshot_that_stalls_makes_no_check_longer() {
+    in_time(|| {
+        let hand = ManualTimer::new();
+        let timer = SystemTimer::builder().clock(Acting(hand.clock()));
+        let timer = timer.build().unwrap();
+        let waits: Waits = Purgatory::on(&timer, "checks").unwrap();
+        let [
+            (begins, has_begun),
+            (ends, may_end),
+            (signals, is_signalled),
+        ] = [(); 3].map(|()| mpsc::channel());
+        park_checked(&waits, move |_| {
+            begins.send(()).unwrap();
+            may_end.recv().is_ok()
+        });
+        let (inside, passes) = (waits.clone(), hand.clone());
+        let checks = thread::spawn(move || {
+            is_signalled.recv().unwrap();
+            inside.check_and_complete(&1)
+        });
+        at_next_read(move || {
+            passes.advance(SECOND);
+            signals.send(()).unwrap();
+            has_begun.recv().unwrap();
+        });
+        let under_check = || waits.snapshot(1).under_check[0].under_check;
+        assert_eq!(under_check(), Some(Duration::ZERO));
+        assert_eq!(under_check(), Some(Duration::ZERO));
+        hand.advance(SECOND);
+        assert_eq!(under_check(), Some(SECOND));
+        ends.send(()).unwrap();
+        assert_eq!(checks.join().unwrap(), 1);
+    });
+}
+
 /// The panic is counted, and the end is not timed.
 #[test]
 fn a_clock_that_panics_leaves_no_operation_held() {
