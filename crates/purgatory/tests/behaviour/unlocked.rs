@@ -219,6 +219,61 @@ fn a_look_that_stalls_makes_no_laggard() {
     });
 }
 
+/// Another look comes before the first one, which stalls once it has read the clock again, has set
+/// its time.
+#[test]
+fn a_look_that_stalls_sets_no_time_of_a_later_one() {
+    type Logs = ReplicaSets<u32, &'static str>;
+    fn at_second_read(act: impl FnOnce() + 'static) {
+        at_next_read(move || at_next_read(act));
+    }
+    let grows: fn(&Logs) = |logs| {
+        let led = logs.in_epoch(&1, 1);
+        led.report(&"a", 43).unwrap();
+        led.report(&"leader", 44).unwrap();
+    };
+    let is_cut: fn(&Logs) = |logs| {
+        let members = [("leader", 42), ("a", 41)];
+        logs.set(&1, 2, members, 42, Rule::all()).unwrap();
+    };
+    for changes in [grows, is_cut] {
+        in_time(move || {
+            let hand = ManualTimer::new();
+            let timer = SystemTimer::builder().clock(Acting(hand.clock()));
+            let timer = timer.build().unwrap();
+            let logs: Logs = ReplicaSets::on(&timer, "logs").unwrap();
+            let members = [("leader", 43), ("a", 42)];
+            logs.set(&1, 1, members, 43, Rule::all()).unwrap();
+            let [
+                (begins, may_begin),
+                (looks, has_looked),
+                (goes_on, may_go_on),
+            ] = [(); 3].map(|()| mpsc::channel());
+            let later = logs.clone();
+            let looks_later = thread::spawn(move || {
+                may_begin.recv().unwrap();
+                at_second_read(move || {
+                    looks.send(()).unwrap();
+                    may_go_on.recv().unwrap();
+                });
+                later.lagging(&1);
+            });
+            let changed = logs.clone();
+            let passes = hand.clone();
+            at_second_read(move || {
+                changes(&changed);
+                passes.advance(MINUTE);
+                begins.send(()).unwrap();
+                has_looked.recv().unwrap();
+            });
+            logs.lagging(&1);
+            goes_on.send(()).unwrap();
+            looks_later.join().unwrap();
+            assert_eq!(logs.lagging(&1)[0].2, Duration::ZERO);
+        });
+    }
+}
+
 /// A snapshot stalls once it has read the clock, and a check begins before it looks.
 #[test]
 fn a_snapshot_that_stalls_makes_no_check_longer() {
