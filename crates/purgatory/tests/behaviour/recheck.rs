@@ -373,6 +373,24 @@ fn a_late_executor_is_given_each_operation_once() {
     assert_eq!((later.run(), probe.checks(), probe.ended()), (1, 3, false));
 }
 
+/// The sweep overtakes it on the executor. What the last check finds was missed.
+#[test]
+fn a_sweep_leaves_a_queued_last_check_alone() {
+    let later = Later::default();
+    let world = World::with(Kind::Last, |builder| {
+        builder.recheck_every(EVERY).executor(later.clone())
+    });
+    let probe = world.parked(&["a"]);
+    world.timer.advance(EVERY);
+    probe.make_ready();
+    let jobs = later.take();
+    assert_eq!(jobs.len(), 2, "the last check, and the sweep");
+    jobs.into_iter().rev().for_each(Job::run);
+    assert_eq!(probe.checks(), 2);
+    assert_eq!(probe.endings(), [Completed]);
+    world.assert_over(1);
+}
+
 /// Its holder checks again, unless its end is decided.
 #[test]
 fn an_event_during_a_check_is_no_miss() {
