@@ -88,6 +88,18 @@ pub(crate) enum AfterCheck {
     Park,
 }
 
+/// What snapshots know of the check that is under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum KnownCheck {
+    #[default]
+    No,
+    /// One that has read the clock at this time found it, and is to read it again: the check may have
+    /// begun since.
+    FoundAt(u64),
+    /// It has been under way since this time, or longer.
+    Since(u64),
+}
+
 /// The parts that few entries need.
 #[derive(Debug)]
 pub(crate) struct ColdState {
@@ -99,11 +111,7 @@ pub(crate) struct ColdState {
     /// The deadline that passed while it was held, in nanoseconds.
     due_ns: Option<u64>,
     label: Option<&'static str>,
-    /// Since when snapshots know of the check that is under way; `u64::MAX` if none does.
-    check_seen_ns: u64,
-    /// The time that the snapshot had which found it, until that has read the clock again; `u64::MAX`
-    /// then.
-    check_found_ns: u64,
+    check: KnownCheck,
     /// Dropped once its holder has called it back: a shutdown waits for that.
     closing: Option<UnderWay>,
 }
@@ -115,16 +123,9 @@ impl ColdState {
             may_check_again: false,
             due_ns: None,
             label,
-            check_seen_ns: u64::MAX,
-            check_found_ns: u64::MAX,
+            check: KnownCheck::No,
             closing: None,
         })
-    }
-
-    /// The check is over that snapshots know of: another one is not known.
-    fn check_is_over(&mut self) {
-        self.check_seen_ns = u64::MAX;
-        self.check_found_ns = u64::MAX;
     }
 }
 
@@ -263,7 +264,7 @@ impl<O> Entry<O> {
         }
         // 3. This check is over. Another may be asked for, by the same holder.
         if let Some(cold) = &mut self.cold {
-            cold.check_is_over();
+            cold.check = KnownCheck::No;
         }
         if mem::take(&mut self.check_asked) {
             return AfterCheck::CheckAgain(Cause::Event);
@@ -281,7 +282,7 @@ impl<O> Entry<O> {
         let is_expiry = matches!(cold.end, Some(Outcome::Expired));
         let may_check_again = mem::take(&mut cold.may_check_again) && is_expiry;
         if may_check_again && verdict == Verdict::Unsatisfied {
-            cold.check_is_over(); // the one before
+            cold.check = KnownCheck::No; // the one before
             if mem::take(&mut self.check_asked) {
                 return AfterCheck::CheckAgain(Cause::Event);
             }
@@ -297,27 +298,26 @@ impl<O> Entry<O> {
         self.cold.as_ref().is_some_and(|cold| cold.end.is_some())
     }
 
-    /// Returns since when snapshots know of the check that is under way, for one that has read the
-    /// clock at `now_ns`. `u64::MAX` if this one finds it: it [sets](Self::see_check) a later time, as
-    /// the check may have begun since.
-    pub(crate) fn check_seen_ns(&mut self, now_ns: u64) -> Option<u64> {
+    /// Returns how long the check that is under way is known to have run, to a snapshot that has read
+    /// the clock at `now_ns`. One that finds it learns 0, and [notes](Self::note_check) it.
+    pub(crate) fn check_ns(&mut self, now_ns: u64) -> Option<u64> {
         if !self.is_held() {
             return None;
         }
         let cold = self.cold.get_or_insert_with(|| ColdState::new(None));
-        if cold.check_seen_ns == u64::MAX {
-            cold.check_found_ns = now_ns;
+        if let KnownCheck::Since(since_ns) = cold.check {
+            return Some(now_ns.saturating_sub(since_ns));
         }
-        Some(cold.check_seen_ns)
+        cold.check = KnownCheck::FoundAt(now_ns);
+        Some(0)
     }
 
-    /// Sets since when snapshots know of the check that one found at `found_ns`, if that is still under
-    /// way. The time goes as it ends.
-    pub(crate) fn see_check(&mut self, found_ns: u64, seen_ns: u64) {
+    /// Notes that the check which a snapshot found has been under way since it has read the clock
+    /// again, if it still is. The note goes as the check ends.
+    pub(crate) fn note_check(&mut self, found_ns: u64, since_ns: u64) {
         if let Some(cold) = &mut self.cold {
-            if cold.check_found_ns == found_ns {
-                cold.check_found_ns = u64::MAX;
-                cold.check_seen_ns = seen_ns;
+            if cold.check == KnownCheck::FoundAt(found_ns) {
+                cold.check = KnownCheck::Since(since_ns);
             }
         }
     }
@@ -360,17 +360,17 @@ mod tests {
             if is_asked {
                 entry.request_check();
             }
-            assert_eq!(entry.check_seen_ns(2), Some(u64::MAX));
-            entry.see_check(2, 3);
-            assert_eq!(entry.check_seen_ns(4), Some(3));
+            assert_eq!(entry.check_ns(2), Some(0));
+            entry.note_check(2, 3);
+            assert_eq!(entry.check_ns(4), Some(1));
             let mut after = entry.after_check(Verdict::Unsatisfied);
             if let Some(cause) = cause {
                 assert_eq!(after, AfterCheck::CheckAgain(cause));
-                entry.see_check(2, 5); // too late
-                assert_eq!(entry.check_seen_ns(6), Some(u64::MAX), "another check");
-                entry.see_check(2, 5);
-                entry.see_check(6, 7);
-                assert_eq!(entry.check_seen_ns(8), Some(7));
+                entry.note_check(2, 5); // too late
+                assert_eq!(entry.check_ns(6), Some(0), "another check");
+                entry.note_check(2, 5);
+                entry.note_check(6, 7);
+                assert_eq!(entry.check_ns(9), Some(2));
                 after = entry.after_check(Verdict::Unsatisfied);
             }
             assert_eq!(after, expired());

@@ -163,18 +163,17 @@ impl<K: WatchKey, O: DelayedOperation> FormShard<K> for Shard<K, O> {
         let deadline = self.wheel.deadline(id);
         let entry = self.wheel.get_mut(id)?;
         let due_ns = deadline.map(|deadline| tick.start_ns(deadline));
-        let seen_ns = entry.check_seen_ns(now_ns);
         Some(Look {
             age_ns: entry.age_ns(now_ns),
             due_ns: due_ns.or(entry.due_ns()),
-            check_ns: seen_ns.map(|seen_ns| now_ns.saturating_sub(seen_ns)),
+            check_ns: entry.check_ns(now_ns),
             label: entry.label(),
         })
     }
 
-    fn see_check(&mut self, id: TaskId, found_ns: u64, seen_ns: u64) {
+    fn note_check(&mut self, id: TaskId, found_ns: u64, since_ns: u64) {
         if let Some(entry) = self.wheel.get_mut(id) {
-            entry.see_check(found_ns, seen_ns);
+            entry.note_check(found_ns, since_ns);
         }
     }
 }

@@ -217,12 +217,12 @@ impl<E: Inside> AnyTable<E> {
             }
         }
         self.frame.add_seen(&mut labels);
-        // 2. Checks that were not known count from here on.
+        // 2. The checks that were found count from here on.
         if !found.is_empty() {
-            let seen_ns = self.frame.driver().now_ns();
+            let since_ns = self.frame.driver().now_ns();
             for handle in found {
                 let mut shard = self.lock(handle.shard());
-                shard.see_check(handle.id(), now_ns, seen_ns);
+                shard.note_check(handle.id(), now_ns, since_ns);
             }
         }
         labels.0

@@ -161,9 +161,8 @@ pub(crate) trait FormShard<K>: ShardState + Send + Sized + 'static {
     /// Looks at what waits; `None` if it has ended.
     fn look(&mut self, id: TaskId, now_ns: u64, tick: TickLength) -> Option<Look>;
 
-    /// Sets the time from which the check counts that a look at `found_ns` has found, if there are
-    /// checks.
-    fn see_check(&mut self, _id: TaskId, _found_ns: u64, _seen_ns: u64) {}
+    /// Notes since when the check that a look at `found_ns` has found is known, if there are checks.
+    fn note_check(&mut self, _id: TaskId, _found_ns: u64, _since_ns: u64) {}
 }
 
 /// A look at what waits.
