@@ -51,7 +51,7 @@ test:
 
 # Every interleaving of the small cores, and the faults that must be noticed.
 loom:
-    RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p timer-core -p purgatory --features purgatory/__loom --test loom -- --test-threads=1
+    bash -c '. .ci/stages && loom'
 
 # A billion operations raced to one outcome each; can be stopped, and goes on where it was.
 billion *OPERATIONS:
