@@ -12,7 +12,7 @@ use std::{
 };
 
 use tokio::{
-    runtime::Handle,
+    runtime::{EnterGuard, Handle},
     sync::Notify,
     task,
     time::{Instant, sleep, timeout},
@@ -20,7 +20,7 @@ use tokio::{
 
 use crate::{
     driver::{
-        clock::{Clock, Moment},
+        clock::{Clock, Moment, SystemClock},
         driver::Driver,
         executor::{Executor, Job, inside_timer},
         reaper::{Pause, Rounds},
@@ -61,7 +61,7 @@ impl Executor for Handle {
         // A job that is dropped, as by a runtime that takes no task, runs with the runtime entered.
         let runtime = self.clone();
         let inside = Job::new(move || {
-            let _entered = runtime.enter();
+            let _entered = enter(&runtime);
             inside_timer(|| job.run());
         });
         drop(self.spawn(async move { inside.run() }));
@@ -73,6 +73,15 @@ impl Executor for Handle {
 
     fn needs_this_thread(&self) -> bool {
         runs_tasks_here()
+    }
+}
+
+/// Enters a runtime; `None` on a thread that ends, once tokio's thread-locals are gone: there
+/// `Handle::enter` panics, and in a destructor that would abort the process.
+fn enter(runtime: &Handle) -> Option<EnterGuard<'_>> {
+    match Handle::try_current() {
+        Err(error) if error.is_thread_local_destroyed() => None,
+        _ => Some(runtime.enter()),
     }
 }
 
@@ -130,6 +139,8 @@ pub fn spend_budget() {
 pub(crate) struct TokioClock {
     handle: Handle,
     origin: Instant,
+    /// Counts from about the same moment.
+    machine: SystemClock,
 }
 
 impl TokioClock {
@@ -138,14 +149,21 @@ impl TokioClock {
         let inside = handle.enter();
         let origin = Instant::now();
         drop(inside);
-        TokioClock { handle, origin }
+        TokioClock {
+            handle,
+            origin,
+            machine: SystemClock::new(),
+        }
     }
 }
 
 impl Clock for TokioClock {
-    /// Reads the clock inside its runtime: a paused one is seen from there alone.
+    /// Reads the clock inside its runtime: a paused one is seen from there alone. The destructors of a
+    /// thread that ends read the machine's.
     fn now_ns(&self) -> u64 {
-        let _inside = self.handle.enter();
+        let Some(_inside) = enter(&self.handle) else {
+            return self.machine.now_ns();
+        };
         let now = Moment::default() + (Instant::now() - self.origin);
         now.min(Moment::LAST).as_nanos()
     }

@@ -190,6 +190,27 @@ async fn what_expires_is_told_apart_from_other_tasks() {
     assert!(!other_task.await.unwrap());
 }
 
+thread_local! {
+    /// Schedules as its thread's destructors run.
+    static AT_THE_END: RefCell<Option<OnDrop>> = const { RefCell::new(None) };
+}
+
+/// tokio's own thread-locals are gone by then, and a panic would abort the process.
+#[test]
+fn a_thread_that_ends_schedules_on_a_runtimes_timer() {
+    let runtime = paused();
+    let timer = runtime.block_on(async { here() });
+    let scheduling = timer.clone();
+    let ends = move || {
+        let inside = scheduling.clone();
+        let schedules = OnDrop::new(move || _ = inside.schedule(MS, || ()).unwrap());
+        AT_THE_END.set(Some(schedules)); // made first, gone last
+        scheduling.schedule(MS, || ()).unwrap();
+    };
+    thread::spawn(ends).join().unwrap();
+    assert_eq!(timer.len(), 2);
+}
+
 /// A task of another runtime, whose clock is behind or ahead, schedules by the timer's own.
 #[test]
 fn another_runtimes_task_schedules_by_this_clock() {
