@@ -3,11 +3,16 @@
 use std::{
     fmt, io,
     net::{SocketAddr, TcpListener},
+    sync::mpsc,
     thread::{self, JoinHandle},
 };
 
 use axum::Router;
-use tokio::{net, runtime, sync::oneshot};
+use tokio::{
+    net,
+    runtime::{self, Runtime},
+    sync::oneshot,
+};
 
 /// A server for a program without an async runtime. It serves routes over HTTP on a thread of its
 /// own until it is dropped. It has no authentication: give it a loopback address.
@@ -50,17 +55,14 @@ impl Server {
         let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
 
-        // The runtime takes the listener over.
-        let runtime = runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        let entered = runtime.enter();
-        let listener = net::TcpListener::from_std(listener)?;
-        drop(entered);
-
-        // Serve until the sender is dropped. An event that is being made is not waited for.
+        // Spawn the thread first: if there is none, no runtime is dropped here, which panics in a task.
+        let (hand_over, handed) = mpsc::channel::<(Runtime, net::TcpListener)>();
         let (stop, stopped) = oneshot::channel::<()>();
         let serve = move || {
+            let Ok((runtime, listener)) = handed.recv() else {
+                return; // there is no runtime
+            };
+            // Serve until the sender is dropped. An event that is being made is not waited for.
             runtime.block_on(async {
                 tokio::select! {
                     _ = axum::serve(listener, routes) => {}
@@ -71,6 +73,15 @@ impl Server {
         };
         let thread = thread::Builder::new().name("live".to_owned());
         let thread = thread.spawn(serve)?;
+
+        // The runtime takes the listener over.
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let entered = runtime.enter();
+        let listener = net::TcpListener::from_std(listener)?;
+        drop(entered);
+        _ = hand_over.send((runtime, listener)); // the thread waits for it
         Ok(Server {
             address,
             stop: Some(stop),

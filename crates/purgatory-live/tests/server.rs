@@ -2,9 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
-    fmt,
+    env, fmt,
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
+    process::Command,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -174,4 +175,24 @@ fn handler_may_drop_its_server() {
     let mut body = String::new();
     answer.read_to_string(&mut body).unwrap();
     assert_eq!(body, "stopped");
+}
+
+/// In a process of its own, whose threads would need a stack that no machine has.
+#[test]
+fn server_without_a_thread_is_an_error_in_a_task() {
+    const STACK: &str = "RUST_MIN_STACK";
+    let huge = (1_u64 << 60).to_string();
+    if env::var(STACK).is_ok_and(|stack| stack == huge) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let start = || Server::start("127.0.0.1:0".parse().unwrap(), Router::new());
+        assert!(runtime.block_on(async { start() }).is_err());
+        return;
+    }
+    let mut again = Command::new(env::current_exe().unwrap());
+    again.args(["--exact", "server_without_a_thread_is_an_error_in_a_task"]);
+    let ended = again.env(STACK, &huge).output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stdout);
+    assert!(said.contains("1 passed"), "{said}");
 }
