@@ -12,7 +12,7 @@ use std::{
 };
 
 use tokio::{
-    runtime::{EnterGuard, Handle},
+    runtime::{Handle, TryCurrentError},
     sync::Notify,
     task,
     time::{Instant, sleep, timeout},
@@ -61,7 +61,8 @@ impl Executor for Handle {
         // A job that is dropped, as by a runtime that takes no task, runs with the runtime entered.
         let runtime = self.clone();
         let inside = Job::new(move || {
-            let _entered = enter(&runtime);
+            let is_ending = is_ending(&Handle::try_current());
+            let _entered = (!is_ending).then(|| runtime.enter());
             inside_timer(|| job.run());
         });
         drop(self.spawn(async move { inside.run() }));
@@ -76,13 +77,10 @@ impl Executor for Handle {
     }
 }
 
-/// Enters a runtime; `None` on a thread that ends, once tokio's thread-locals are gone: there
-/// `Handle::enter` panics, and in a destructor that would abort the process.
-fn enter(runtime: &Handle) -> Option<EnterGuard<'_>> {
-    match Handle::try_current() {
-        Err(error) if error.is_thread_local_destroyed() => None,
-        _ => Some(runtime.enter()),
-    }
+/// True on a thread that ends, once tokio's thread-locals are gone. `Handle::enter` panics there, and
+/// in a destructor that would abort the process.
+fn is_ending(current: &Result<Handle, TryCurrentError>) -> bool {
+    matches!(current, Err(error) if error.is_thread_local_destroyed())
 }
 
 /// A waker that remembers its wake-up.
@@ -161,9 +159,13 @@ impl Clock for TokioClock {
     /// Reads the clock inside its runtime: a paused one is seen from there alone. The destructors of a
     /// thread that ends read the machine's.
     fn now_ns(&self) -> u64 {
-        let Some(_inside) = enter(&self.handle) else {
+        let current = Handle::try_current();
+        if is_ending(&current) {
             return self.machine.now_ns();
-        };
+        }
+        // A thread that is inside does not enter once more, which costs as much as to find that out.
+        let is_inside = current.is_ok_and(|current| current.id() == self.handle.id());
+        let _entered = (!is_inside).then(|| self.handle.enter());
         let now = Moment::default() + (Instant::now() - self.origin);
         now.min(Moment::LAST).as_nanos()
     }
