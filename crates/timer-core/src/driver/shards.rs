@@ -90,7 +90,7 @@ type Place<S> = Late<Box<LockedShard<S>>>;
 /// Sharded wheels: an `S`, which has a wheel, under each shard's lock. All are made from one seed.
 pub struct Shards<S: ShardState, Seed = ()> {
     /// Made as the first shard is locked. An `Arc`, of which there is one: what drops a `Box`'s
-    /// content is compiled once for each codegen unit, up to 21 KB more of a form.
+    /// content is compiled once for each codegen unit (`benches/sizes.py` shows it).
     places: Late<Arc<[Place<S>]>>,
     /// A bit for each shard that is made, or about to be (Seen).
     begun: Marks,

@@ -61,8 +61,11 @@ impl Executor for Handle {
         // A job that is dropped, as by a runtime that takes no task, runs with the runtime entered.
         let runtime = self.clone();
         let inside = Job::new(move || {
-            let is_ending = is_ending(&Handle::try_current());
-            let _entered = (!is_ending).then(|| runtime.enter());
+            let _entered = if is_ending(&Handle::try_current()) {
+                None
+            } else {
+                Some(runtime.enter())
+            };
             inside_timer(|| job.run());
         });
         drop(self.spawn(async move { inside.run() }));
@@ -164,8 +167,10 @@ impl Clock for TokioClock {
             return self.machine.now_ns();
         }
         // A thread that is inside does not enter once more, which costs as much as to find that out.
-        let is_inside = current.is_ok_and(|current| current.id() == self.handle.id());
-        let _entered = (!is_inside).then(|| self.handle.enter());
+        let _entered = match current {
+            Ok(current) if current.id() == self.handle.id() => None,
+            _ => Some(self.handle.enter()),
+        };
         let now = Moment::default() + (Instant::now() - self.origin);
         now.min(Moment::LAST).as_nanos()
     }
