@@ -6,10 +6,10 @@
 //! works the queue off before it returns, even when it unwinds. The queue belongs to the thread: it
 //! spans purgatories.
 //!
-//! - **Bounded call**: after `QUEUE_BUDGET` queued pieces of work the rest moves, still in order,
+//! - **Bounded call**: after `QUEUE_BUDGET` pieces of queued work, the rest moves, still in order,
 //!   to the executor of the outermost call's purgatory.
-//! - **Until the end**: a thread's destructors may call, too, and no chain of theirs needs stack.
-//!   So the thread's state has no destructor of its own.
+//! - **Until the end**: a thread's destructors may make calls, and a chain of those needs no stack
+//!   either. So the thread's state has no destructor of its own.
 
 use std::{
     cell::{Cell, RefCell},
@@ -36,14 +36,14 @@ enum Stage {
     Idle,
     /// A call is under way, and no work is queued.
     Active,
-    /// A call is under way, and leaves queued work.
+    /// A call is under way, and work is queued.
     Queued,
 }
 
 /// The calls of one thread.
 struct CallState {
     stage: Cell<Stage>,
-    /// Never dropped, so that it is there for the thread's destructors. It keeps no memory once the
+    /// Never dropped, so that the thread's destructors can use it. It keeps no memory once the
     /// outermost call is over.
     queue: ManuallyDrop<RefCell<VecDeque<Work>>>,
 }
@@ -61,7 +61,7 @@ impl CallState {
         self.queue.borrow_mut().pop_front()
     }
 
-    /// Takes all work out, with the queue's memory. The outermost call is over if there is none.
+    /// Takes all work out, with the queue's memory. If there is none, the outermost call is over.
     fn take_rest(&self) -> VecDeque<Work> {
         let rest = self.queue.take();
         self.stage.set(match rest.is_empty() {
@@ -88,7 +88,7 @@ impl CallState {
         is_outermost
     }
 
-    /// Ends the outermost call unless work is queued; returns true if it is.
+    /// Ends the outermost call unless work is queued; returns true if work is.
     fn has_work(&self) -> bool {
         let has_work = self.stage.get() == Stage::Queued;
         if !has_work {
@@ -129,8 +129,8 @@ impl<'a> Call<'a> {
         !self.is_outermost
     }
 
-    /// Runs work of what is `shared` in turn: now, or inside another call when that gets to it. So a
-    /// chain of calls needs no stack.
+    /// Runs work on `shared` state in turn: now, or, in a nested call, when the outermost call gets
+    /// to it. So a chain of calls needs no stack.
     #[inline(always)]
     pub(crate) fn in_turn<T: Send + Sync + 'static>(
         &self,
@@ -160,7 +160,7 @@ impl<'a> Call<'a> {
                 let _ = contain(work);
             }
 
-            // 2. Without a rest the call is over.
+            // 2. If nothing is left, the call is over.
             let rest = CALL_STATE
                 .try_with(CallState::take_rest)
                 .unwrap_or_default();
@@ -200,7 +200,7 @@ pub(crate) fn enqueue(work: impl FnOnce() + Send + 'static) {
 fn resume(mut work: VecDeque<Work>) {
     let queued = CALL_STATE.try_with(|state| state.push(work.drain(..)));
     if queued.is_err() {
-        // A platform whose thread-locals go even without a destructor.
+        // On this platform, thread-locals are gone even without a destructor.
         for work in work {
             work();
         }

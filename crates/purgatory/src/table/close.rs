@@ -1,4 +1,4 @@
-//! Ends from outside: cancel, close, shut down; and new deadlines.
+//! Ends from outside: cancel, close and shutdown; and new deadlines.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl<E: Inside> AnyTable<E> {
-    /// Closes every shard, then ends all that waits, which is still to be finished.
+    /// Closes every shard, then ends all waits; returns them, for the caller to finish.
     fn close_and_end(&self, reason: CancelReason) -> E::Batch {
         let is_first = self.shards.close();
         for number in self.shards.made() {
@@ -26,17 +26,18 @@ impl<E: Inside> AnyTable<E> {
         batch
     }
 
-    /// Refuses from now on what comes and cancels what is there. It is called back here.
+    /// Cancels all waits and refuses new ones from now on. Callbacks run on this thread.
     pub(crate) fn close(self: &Arc<Self>, reason: CancelReason) {
         let call = self.frame.enter();
         let batch = self.close_and_end(reason);
         E::finish_all(self, &call, batch);
     }
 
-    /// Closes as [`close`](Self::close) does. User code runs on the executor; until it has run,
-    /// `closing` counts it.
+    /// Closes as [`close`](Self::close) does, but runs user code on the executor. `closing` counts
+    /// that code until it has run.
     pub(crate) fn close_on_executor(self: &Arc<Self>, reason: CancelReason) {
-        // Another shutdown finds none of these, and waits until they are counted.
+        // A concurrent shutdown does not find these waits; this makes it wait until they are
+        // counted.
         let counting = self.frame.closing.begin();
         let ended = self.close_and_end(reason).into_iter();
         let jobs = ended.map(Into::into).collect();
@@ -45,15 +46,15 @@ impl<E: Inside> AnyTable<E> {
 }
 
 impl<E: Engine> Table<E> {
-    /// Ends all waits that `is_meant`, which is asked under the lock, into a batch that gets those
-    /// which follow from it, too. Returns how many waits ended by this.
+    /// Ends all waits for which `is_meant`, called under the lock, returns true. They go into the
+    /// batch, with the waits that end in consequence. Returns how many waits `is_meant` chose.
     pub(super) fn end_meant(
         &self,
         batch: &mut Batch<E>,
         outcome: &Outcome,
         is_meant: impl Fn(&E::Wait) -> bool,
     ) -> usize {
-        // An entry that is held outlives a cancel.
+        // A held entry outlives a cancel.
         let also_held = matches!(
             outcome,
             Outcome::Cancelled(CancelReason::Shutdown | CancelReason::Dropped)
@@ -72,7 +73,7 @@ impl<E: Engine> Table<E> {
                 }
             }
         }
-        // Once all of them have left, so that none is given what another leaves.
+        // Settle once all have left, so that none of them is given what another leaves.
         for number in self.shards.made() {
             let mut shard = self.lock(number);
             self.engine.settle(&mut shard, batch);
@@ -80,8 +81,8 @@ impl<E: Engine> Table<E> {
         count
     }
 
-    /// Cancels all waits that `is_meant`; returns how many ended. All of them end before the first
-    /// task is woken. O(waits).
+    /// Cancels all waits for which `is_meant` returns true; returns their number. All of them end
+    /// before the first task is woken. O(waits).
     pub(crate) fn cancel_all(
         self: &Arc<Self>,
         reason: CancelReason,
@@ -96,7 +97,7 @@ impl<E: Engine> Table<E> {
 }
 
 impl<E, S: ShardState, J> TableOf<E, S, J> {
-    /// Sets the deadline of this arrival for an entry that is on the wheel.
+    /// Gives an entry on the wheel the deadline of this arrival.
     pub(crate) fn schedule(shard: &mut ShardGuard<'_, S>, handle: TimerHandle, arrival: Arrival) {
         let wheel = shard.wheel();
         wheel.catch_up(arrival.now_tick);

@@ -1,4 +1,4 @@
-//! The timer's side: a wheel that advances, and the jobs of what it finds due.
+//! The timer's side: it advances the wheels and makes jobs of the waits that are due.
 
 use std::sync::Arc;
 
@@ -15,10 +15,11 @@ use crate::{
     },
 };
 
-/// The deadline of an entry that is due, and its id's sequence and index.
+/// The deadline of a due entry, and its id's sequence and index.
 type Expired = (u64, u64, u32);
 
-/// A bucket is a stack; those that wait in a line leave it in turn. Compiled once for all engines.
+/// Sorts entries into the order in which they expire: a bucket is a stack, but waits in a line
+/// leave it in turn. Compiled once for all engines.
 fn put_in_turn(expired: &mut [Expired]) {
     expired.sort_unstable();
 }
@@ -43,7 +44,7 @@ impl<E: Engine> Inside for E {
         let mut due = table.due.lock();
         let mut shard = table.shards.lock(shard);
 
-        // 2. The wheel shows each due entry without its neighbours, so the ends come after.
+        // 2. The wheel shows only one due entry at a time, so the waits are ended in a second step.
         let mut expired: SmallVec<[Expired; BUDGET]> = SmallVec::new();
         let budget = due.budget(BUDGET);
         let advanced = shard.wheel.advance(now_tick, budget, |task| {
@@ -52,11 +53,11 @@ impl<E: Engine> Inside for E {
         });
         put_in_turn(&mut expired);
 
-        // 3. End them, one after the other. What follows from an end comes before the next one: who is
-        //    answered by it has not expired, however late this thread is.
+        // 3. End them one at a time. The consequences of each end take effect before the next: a
+        //    wait that it answers has not expired, however late this thread is.
         for (deadline, sequence, index) in expired {
             let id = TaskId::from_parts(index, sequence);
-            // What is held is no wait, and counts nowhere.
+            // A held entry is no wait, and counts nowhere.
             let timed_ns = ended_at.filter(|_| shard.get(id).is_some_and(E::is_wait));
             let mut batch = Batch::at(ended_at);
             shard.end(&table.engine, id, &Outcome::Expired, &mut batch);
@@ -77,7 +78,7 @@ impl<E: Engine> Inside for E {
     }
 
     fn queue(table: &Arc<Table<E>>, jobs: Vec<Ended<E>>, mut under_way: Vec<UnderWay>) {
-        // A callback takes the place of its wait until it begins.
+        // A callback takes a place until it begins.
         for ended in &jobs {
             if E::is_called_back(&ended.left) {
                 table.common.take_callbacks_place();
@@ -172,14 +173,15 @@ impl<E: Inside> WheelOwner for AnyTable<E> {
 }
 
 impl<E: Inside> AnyTable<E> {
-    /// Leaves work to the executor, in as many jobs as it has threads. With `counting`, which goes then,
-    /// each piece is counted as closing before the first is run, until it is done.
+    /// Leaves work to the executor, in as many jobs as it has threads. With `counting`, all pieces
+    /// count as closing before the first runs, each until it is done; `counting` is dropped before
+    /// the first runs.
     pub(super) fn queue_all(self: &Arc<Self>, due: Due<E::Job>, counting: Option<UnderWay>) {
         let mut all = Vec::new();
         for jobs in due.into_jobs(self.frame.executor.parallelism()) {
             let mut under_way = Vec::new();
             if counting.is_some() {
-                // The last one is taken first.
+                // Reversed, as the last one is taken first.
                 under_way.extend(jobs.iter().rev().map(|job| match E::ends_wait(job) {
                     true => self.frame.closing.begin(),
                     false => self.frame.closing_others.begin(),

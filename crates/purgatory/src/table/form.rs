@@ -1,13 +1,13 @@
-//! A form as a whole, whatever its inside: what waits, for what, since when, and how the others
-//! ended; the end of all that waits.
+//! A form as a whole, whatever its inside: which waits are parked, under which keys, since when;
+//! how the others ended; the end of all waits.
 //!
-//! Shards are locked one after another, for a bounded number of entries at a time (but all keys of
-//! a shard at once). So a snapshot is not atomic: it is exact when idle.
+//! Shards are locked one at a time, for a bounded number of entries (but for all keys of a shard at
+//! once). So a snapshot is not atomic; it is exact when idle.
 //!
 //! An entry shows that an operation is *under check*, but not since when: that would cost a clock
-//! reading a check. So the first snapshot that finds a check under way notes a time in the entry,
-//! and a check that ends removes it. That time is read behind the look: the check may have begun since
-//! the clock was read before.
+//! reading for each check. So the first snapshot that finds a check under way notes the time in the
+//! entry, and the check's end removes it. The clock is read again after the look, because the check
+//! may have begun after the first reading.
 
 use std::{cmp::Reverse, sync::Arc, time::Duration};
 
@@ -29,17 +29,17 @@ pub(crate) trait AnyForm<K>: Send + Sync {
 
     fn driver(&self) -> &Arc<Driver>;
 
-    /// Returns the number of what waits. O(shards).
+    /// Returns the number of waits. O(shards).
     fn waiting(&self) -> usize;
 
     /// Returns true once the form or its timer was shut down. O(1), without a lock.
     fn is_closed(&self) -> bool;
 
-    /// Returns the number of keys that have waiters. O(shards), or O(keys) of an engine that keeps no
+    /// Returns the number of keys that have waiters. O(shards), or O(keys) if the engine keeps no
     /// count.
     fn key_count(&self) -> usize;
 
-    /// Returns the bound on what waits, if there is one.
+    /// Returns the bound on the number of waits, if there is one.
     fn max_parked(&self) -> Option<u64>;
 
     /// Adds up all counts. O(shards).
@@ -53,18 +53,18 @@ pub(crate) trait AnyForm<K>: Send + Sync {
     #[cfg(feature = "metrics")]
     fn publishes(&self) -> &dyn timer_core::driver::Publishes;
 
-    /// Ends one of what waits.
+    /// Ends one wait.
     fn end(self: Arc<Self>, id: OperationId, outcome: Outcome) -> ReachResult;
 
-    /// Ends all that waits; returns how many. All of it ends before the first is called back, so
-    /// what callbacks park stays.
+    /// Ends all waits; returns their number. All of them end before the first callback runs, so
+    /// waits that callbacks park stay.
     fn end_all(self: Arc<Self>, outcome: &Outcome) -> usize;
 
-    /// Sets a new deadline, counted from now; false if it has ended.
+    /// Sets a wait's new deadline, counted from now; false if it has ended.
     fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool;
 
-    /// Shuts down, and waits until the callbacks have run and the checks are over, for at most
-    /// `limit`. Returns how many are not.
+    /// Shuts down, and waits at most `limit` until all callbacks have run and all checks are over.
+    /// Returns the number of operations left.
     fn shutdown(self: Arc<Self>, limit: Duration) -> usize;
 }
 
@@ -189,8 +189,8 @@ impl<E: Inside> AnyForm<E::Key> for AnyTable<E> {
 }
 
 impl<E: Inside> AnyTable<E> {
-    /// Visits all that waits, a bounded number under one lock hold. Returns every label so far, with
-    /// the number parked under it: a gauge that was set is set again.
+    /// Visits all waits, a bounded number under one lock hold. Returns every label seen so far,
+    /// with the number of waits parked under it: a gauge that was set once must be set again.
     pub(super) fn survey(
         &self,
         now_ns: u64,
@@ -200,7 +200,7 @@ impl<E: Inside> AnyTable<E> {
         let mut labels = Labels::default();
         let mut found = Vec::new();
         let mut tour = Tour::default();
-        // 1. Look at all of it.
+        // 1. Look at all waits.
         while let Some((mut shard, handles)) = tour.next(&self.shards) {
             // One lock hold: bounded.
             for handle in handles {
@@ -217,7 +217,7 @@ impl<E: Inside> AnyTable<E> {
             }
         }
         self.frame.add_seen(&mut labels);
-        // 2. The checks that were found count from here on.
+        // 2. The time of each check that was found counts from here on.
         if !found.is_empty() {
             let since_ns = self.frame.driver().now_ns();
             for handle in found {
@@ -228,9 +228,9 @@ impl<E: Inside> AnyTable<E> {
         labels.0
     }
 
-    /// Describes what waits, unless it has ended.
+    /// Describes a wait, unless it has ended.
     pub(crate) fn parked(&self, handle: TimerHandle, now_ns: u64) -> Option<Parked<E::Key>> {
-        // 1. What the entry has.
+        // 1. The fields of the entry.
         let tick = self.frame.driver().config.tick;
         let mut shard = self.lock(handle.shard());
         let look = shard.look(handle.id(), now_ns, tick)?;

@@ -1,5 +1,6 @@
-//! The frame of a form: what each has whatever its engine, and no shard's lock guards. Its name, its
-//! executor, the user's code that it runs, and the counts of what is rare.
+//! The frame of a form: the parts that every form has, whatever its engine, and that no shard's
+//! lock guards. They are its name, its executor, the calls of user code, and the counts of rare
+//! events.
 
 use std::{
     sync::{
@@ -28,48 +29,47 @@ use crate::{
     },
 };
 
-/// The present, if ends are timed. Read before the lock under which a wait ends.
+/// The present time, if ends are timed. Read before the lock under which a wait ends.
 pub(crate) type EndedAt = Option<u64>;
 
 /// State that all handles of a form share, whatever its engine.
 pub(crate) struct Frame {
     pub(crate) name: Box<str>,
-    /// Distinguishes the ids of its operations from those of other forms, the last 2³² at least.
+    /// Distinguishes the ids of its operations from those of other forms, of the last 2³² at least.
     number: u32,
     driver: Arc<Driver>,
-    /// The form's own executor, or without one the timer's, for work that the calling thread is not
-    /// to do.
+    /// Runs work that the calling thread must not do: the form's own executor, or else the timer's.
     pub(crate) executor: Arc<Executors>,
     /// Set once the program has asked for times.
     timed: AtomicBool,
-    /// The part of this form in the recorder's series, withdrawn as the last handle goes.
+    /// This form's part of the recorder's series, withdrawn when the last handle is dropped.
     #[cfg(feature = "metrics")]
     pub(crate) published: timer_core::driver::Published,
     /// Not the model's atomic: nothing depends on it.
     callbacks_waiting: Count,
-    /// Operations that a shutdown ended, or whose holders it left a request to: until they are
+    /// Operations that a shutdown ended, or to whose holders it left a request; each until it is
     /// called back.
     pub(crate) closing: Latch,
-    /// What a shutdown ended besides: entries that were no waits, keys.
+    /// Other things that a shutdown ended: entries that were no waits, and keys.
     pub(crate) closing_others: Latch,
     cold: OnceLock<Box<ColdParts>>,
 }
 
-/// The parts that most forms do not use, made when the first one is.
+/// The parts that most forms do not use, made when the first of them is needed.
 #[derive(Debug, Default)]
 struct ColdParts {
     /// The times that callbacks waited for the executor.
     callback_delay: plain::Mutex<TimeHistogram>,
     /// Rare counts: panics, missed events, refusals.
     rare: plain::Mutex<Stats>,
-    /// A blocking wait on a runtime's thread was warned of, in debug builds.
+    /// True once this form has warned, in debug builds, of a blocking wait on a runtime's thread.
     has_warned: AtomicBool,
     /// Every label that a snapshot has seen.
     labels: plain::Mutex<Labels>,
 }
 
 impl Frame {
-    /// Makes the frame of a form that is to be attached to this driver.
+    /// Makes the frame of a form that will be attached to this driver.
     pub(crate) fn new(
         name: Box<str>,
         driver: Arc<Driver>,
@@ -99,17 +99,17 @@ impl Frame {
         &self.driver
     }
 
-    /// The public name of an operation.
+    /// Returns the public name of an operation.
     pub(crate) fn id(&self, handle: TimerHandle) -> OperationId {
         OperationId::new(handle, self.number)
     }
 
-    /// The operation of a public name, unless it is another form's.
+    /// Returns the operation of a public name, unless it is another form's.
     pub(crate) fn handle(&self, id: OperationId) -> Option<TimerHandle> {
         (id.purgatory() == self.number).then(|| id.handle())
     }
 
-    /// Enters a call: callbacks that it brings about run on this thread, by its outermost call.
+    /// Enters a call: callbacks that result from it run on this thread, in its outermost call.
     #[inline]
     pub(crate) fn enter(&self) -> Call<'_> {
         Call::enter(&self.executor)
@@ -123,7 +123,7 @@ impl Frame {
         }
     }
 
-    /// Runs what nearly each wait has of the user's code, as [`call`](Self::call) does.
+    /// Runs the user code that nearly every wait has, as [`call`](Self::call) does.
     #[inline(always)]
     pub(crate) fn call_here(&self, code: impl FnOnce()) {
         if let Err(panicked) = contain_here(code) {
@@ -139,8 +139,8 @@ impl Frame {
         self.driver().report_panic(panicked);
     }
 
-    /// Counts a refusal and tells a subscriber, with nothing locked. A wait that had no time has ended,
-    /// and was not refused.
+    /// Counts a refusal and tells a subscriber, with nothing locked. A wait with no time left is
+    /// not a refusal: it has ended.
     #[cold]
     pub(crate) fn report_refusal(&self, reason: &WaitError) {
         if !matches!(reason, WaitError::Expired) {
@@ -149,13 +149,14 @@ impl Frame {
         }
     }
 
-    /// Counts what is rare.
+    /// Changes the rare counts.
     #[cold]
     pub(crate) fn count_rare(&self, count: impl FnOnce(&mut Stats)) {
         count(&mut self.cold().rare.lock());
     }
 
-    /// The present, if ends are timed. Read it before the lock is taken: a clock is user code.
+    /// Returns the present time if ends are timed. Call it before a lock is taken: a clock is user
+    /// code.
     #[inline]
     pub(crate) fn ending_at(&self) -> EndedAt {
         if self.timed.load(Relaxed) {
@@ -165,13 +166,13 @@ impl Frame {
         }
     }
 
-    /// The present as it was read for something else, if ends are timed.
+    /// Returns the present time, already read for another purpose, if ends are timed.
     pub(crate) fn timed_at(&self, now_ns: u64) -> EndedAt {
         self.timed.load(Relaxed).then_some(now_ns)
     }
 
-    /// Reads the clock for an end or its callback. A panic of it is contained and reported: that end
-    /// is not timed.
+    /// Reads the clock for an end or its callback. If the clock panics, that is contained and
+    /// reported, and the end is not timed.
     #[cold]
     pub(crate) fn timed_end(&self) -> EndedAt {
         let mut now_ns = None;
@@ -179,14 +180,15 @@ impl Frame {
         now_ns
     }
 
-    /// Counts callbacks that are left to the executor; returns the present, if that is timed.
+    /// Counts callbacks that are left to the executor; returns the present time if delays are
+    /// timed.
     pub(crate) fn callbacks_queued(&self, count: usize) -> EndedAt {
         self.callbacks_waiting.fetch_add(count as u64, Relaxed);
         self.ending_at()
     }
 
-    /// Runs what was left to the executor and counted as one callback, inside a call. A shutdown may
-    /// have it under way until its callback is over.
+    /// Runs, inside a call, work that was left to the executor and counted as one callback. With
+    /// `under_way`, a shutdown waits for it until its callback is over.
     pub(crate) fn run_queued(
         &self,
         queued_ns: EndedAt,
@@ -194,7 +196,7 @@ impl Frame {
         run: impl FnOnce(&Call<'_>),
     ) {
         self.callbacks_waiting.fetch_sub(1, Relaxed);
-        // A panic of the clock is contained: that delay is not recorded.
+        // If the clock panics, that is contained, and the delay is not recorded.
         if let (Some(queued_ns), Some(now_ns)) = (queued_ns, self.ending_at()) {
             let mut delays = self.cold().callback_delay.lock();
             delays.record(now_ns.saturating_sub(queued_ns));
@@ -211,8 +213,8 @@ impl Frame {
         });
     }
 
-    /// Returns true where a blocking wait might wait for the calling thread. In debug builds, warns
-    /// where it would block a runtime's tasks.
+    /// Returns true if a blocking wait might wait for the calling thread itself. In debug builds,
+    /// warns if it would block a runtime's tasks.
     pub(crate) fn wait_must_not_block(&self) -> bool {
         let must_not = must_not_block(&self.executor);
         if cfg!(debug_assertions) && !must_not {
@@ -221,8 +223,8 @@ impl Frame {
         must_not
     }
 
-    /// Returns how long a shutdown may wait on this thread: not at all where the executor may need
-    /// the thread.
+    /// Returns how long a shutdown may wait on this thread: not at all if the executor may need the
+    /// thread.
     pub(crate) fn shutdown_limit(&self, limit: Duration) -> Duration {
         match must_not_block(&self.executor) {
             true => Duration::ZERO,
@@ -250,7 +252,8 @@ impl Frame {
         times
     }
 
-    /// Adds every label that was seen before: one is reported from then on, with 0 if need be.
+    /// Adds every label that was seen before: once seen, a label is always reported, with 0 if need
+    /// be.
     pub(crate) fn add_seen(&self, labels: &mut Labels) {
         let mut seen = self.cold().labels.lock();
         for &(label, _) in &labels.0 {
@@ -261,7 +264,7 @@ impl Frame {
         }
     }
 
-    /// Returns the cold parts, to be used.
+    /// Returns the cold parts, made on first use.
     #[cold]
     fn cold(&self) -> &ColdParts {
         self.cold.get_or_init(Box::default)

@@ -26,10 +26,10 @@ pub(crate) trait Yields<T>: Engine {
     fn yielded(table: &Arc<Table<Self>>, at: TimerHandle, answer: Self::Answer) -> T;
 }
 
-/// A form, as a stream that has several answers of it drops what it has not yielded.
+/// A form, as seen by a stream of several answers that drops those that it has not yielded.
 pub(crate) trait DropsInTurn: Send + Sync {
-    /// Drops values in turn, so that a chain needs no stack. `drop_one` drops one of them, and returns
-    /// false once there is none; a panic reaches no other one.
+    /// Drops values in turn, so that a chain needs no stack. `drop_one` drops one value and returns
+    /// false once there is none; a panic in it does not affect the others.
     fn drop_in_turn(&self, drop_one: Box<dyn FnMut() -> bool + Send>);
 }
 
@@ -45,9 +45,9 @@ impl<E: Engine> DropsInTurn for Spaced<Arc<Table<E>>> {
 }
 
 impl<E: Engine> Table<E> {
-    /// Ends the wait of a future that is done with it, or takes its answer back. What is dropped with
-    /// it is dropped in turn, so that a chain of tasks or values that each drop the next one's future
-    /// needs no stack.
+    /// Ends the wait of a future that was dropped or gives up, or takes its answer back. The waker
+    /// and the answer are dropped in turn, so that a chain of tasks or values, each of which drops
+    /// the next one's future, needs no stack.
     pub(crate) fn abandon(self: &Arc<Self>, at: TimerHandle, outcome: &Outcome) {
         let call = self.frame.enter();
         let mut batch = self.batch();
@@ -88,8 +88,8 @@ impl<E: Engine> Table<E> {
     }
 }
 
-/// Polls a wait that has moved from this shard, or has ended, in one hold of the lock where it is:
-/// after that it may move on. Its first entry goes with its answer.
+/// Polls a wait that has moved from this shard, or has ended, in one lock hold of its present
+/// shard, since it may move on after that. Taking its answer removes its first entry.
 #[cold]
 fn poll_where_it_is<'a, E: Yields<T>, T>(
     table: &'a Spaced<Arc<Table<E>>>,
@@ -100,7 +100,7 @@ fn poll_where_it_is<'a, E: Yields<T>, T>(
     if failpoint!(PollStaysBehind) {
         return Poll::Pending;
     }
-    // 1. Leave the waker, or take the answer.
+    // 1. Leave the waker, or take the answer or error.
     let first = pending.id.handle();
     let (mut shard, at) = table.follow(shard, first);
     let mut ended = None;
@@ -113,7 +113,7 @@ fn poll_where_it_is<'a, E: Yields<T>, T>(
     }
     drop(shard);
     table.frame.call(|| drop(unused));
-    // 2. With the answer, free the first entry, unless it had the answer.
+    // 2. If it has ended, free the first entry, unless the answer was there.
     let Some(ended) = ended else {
         return Poll::Pending;
     };
@@ -140,12 +140,12 @@ impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
             }
             return Poll::Pending;
         }
-        // 2. It has ended, or moved.
+        // 2. The wait has ended, or moved.
         poll_where_it_is(self, shard, pending, unused)
     }
 
     fn poll_later(&self, pending: &mut Pending, waker: &Waker) -> Poll<Result<T, WaitError>> {
-        // 1. The answer, as nearly always.
+        // 1. Nearly always, the answer is there.
         let handle = pending.id.handle();
         let mut shard = self.lock(handle.shard());
         if let Some(answer) = shard.take_answer(handle.id()) {
@@ -158,7 +158,7 @@ impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
             pending.finish();
             return Poll::Ready(Err(error));
         }
-        // 2. It waits, or has moved.
+        // 2. The wait goes on, or has moved.
         let is_known = match shard.waker_mut(handle.id()) {
             Some(_) if failpoint!(PollLeavesNoWaker) => true,
             Some(_) if failpoint!(FirstWakerStays) => true,

@@ -17,19 +17,19 @@ use crate::{
 /// A handle of a form.
 pub(crate) struct HandleOf<T: Closes> {
     pub(crate) table: Arc<T>,
-    /// Made with the first clone or future: without it this is the only handle.
+    /// Made with the first clone or future. While it is unset, this is the only handle.
     shared: OnceLock<Arc<ClosesOnDrop<T>>>,
 }
 
 /// A handle of an engine's form.
 pub(crate) type Handle<E> = HandleOf<Table<E>>;
 
-/// A table, as its last handle sees it.
+/// A table, as seen by its last handle.
 pub(crate) trait Closes {
     /// Returns how many shares there are for futures, a power of two.
     fn share_count(&self) -> usize;
 
-    /// Ends all that waits there as Dropped.
+    /// Ends all its waits as Dropped.
     fn close_dropped(self: &Arc<Self>);
 }
 
@@ -46,7 +46,7 @@ impl<E: Inside> Closes for AnyTable<E> {
     }
 }
 
-/// The part that all handles share. Closes the form when the last handle is dropped.
+/// The part that all handles share. It closes the form when the last handle is dropped.
 struct ClosesOnDrop<T: Closes> {
     /// Shares for futures. Each thread takes one, so that threads count on different words.
     shares: Shares<Arc<T>>,
@@ -73,7 +73,7 @@ impl<E: Inside> HandleOf<AnyTable<E>> {
         }
     }
 
-    /// Shows this thread's reference to the table.
+    /// Borrows this thread's reference to the table.
     #[inline]
     pub(crate) fn shown(&self) -> &Share<Arc<AnyTable<E>>> {
         self.shared().shares.of_this_thread()
@@ -110,7 +110,7 @@ impl<T: Closes> HandleOf<T> {
 
 impl<T: Closes> Drop for HandleOf<T> {
     fn drop(&mut self) {
-        // It is the only handle: all others share a part.
+        // Without a shared part, this is the only handle.
         if self.shared.get().is_none() {
             self.table.close_dropped();
         }

@@ -1,8 +1,9 @@
-//! The items of the highest ranks, of any number.
+//! The items of the highest ranks among any number of items.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-/// The items of the highest ranks, at most `limit`: of equal ranks those that came first.
+/// The items of the highest ranks, at most `limit`. Of items of equal rank, those that came first
+/// stay.
 pub(crate) struct Highest<T> {
     /// By rank, the highest first, and by the order in which they came.
     kept: BTreeMap<(Reverse<u64>, u64), T>,
@@ -19,8 +20,8 @@ impl<T> Highest<T> {
         }
     }
 
-    /// Offers an item, which is made only if its rank is among the highest. Returns the one that it
-    /// displaces. O(log limit).
+    /// Offers an item, which is made only if its rank is among the highest. Returns the item that
+    /// it displaces. O(log limit).
     pub(crate) fn offer(&mut self, rank: u64, item: impl FnOnce() -> T) -> Option<T> {
         let place = (Reverse(rank), self.pushed);
         self.pushed += 1;
@@ -36,15 +37,15 @@ impl<T> Highest<T> {
         displaced.map(|(_, item)| item)
     }
 
-    /// The items with their ranks, the highest first.
+    /// Returns the items with their ranks, the highest first.
     pub(crate) fn into_sorted(self) -> Vec<(u64, T)> {
         let kept = self.kept.into_iter();
         kept.map(|((rank, _), item)| (rank.0, item)).collect()
     }
 }
 
-/// Returns the keys with the most waiters, over shards of these numbers. `look` locks one, and
-/// tells the keys that it finds there. O(keys).
+/// Returns the keys with the most waiters, over shards of these numbers. `look` locks a shard and
+/// visits its keys. O(keys).
 pub(crate) fn busiest<K: Clone>(
     limit: usize,
     shards: impl Iterator<Item = usize>,

@@ -1,12 +1,14 @@
 //! The keys of one shard: how a key's *record* is found.
 //!
-//! Most records are *near*: they lie in the first page, at the place that the key's hash names among
-//! those that are made: one at first, then twice as many each time, up to a page. A hash table finds
-//! the others, the *distant* ones. It has half of each hash beside a record's number, so it grows
-//! without a look at the records, and runs no user code but the `Eq` of a search. A record keeps its
-//! number, so one that was near may be distant once there are more places.
+//! Most records are *near*: they lie in the first page, at the place that the key's hash names
+//! among the places made so far. There is one at first, and the number doubles up to a page. A hash
+//! table finds the other records, the *distant* ones. It stores half of each hash beside the
+//! record's number, so it grows without reading records and runs no user code but the `Eq` of a
+//! search. A record keeps its number, so a near record may become distant when there are more
+//! places.
 //!
-//! - **Gone**: what empties a record removes it, so a key used once leaves nothing behind.
+//! - **Gone**: a record is removed by the step that empties it, so a key used once leaves nothing
+//!   behind.
 
 use std::iter;
 
@@ -31,7 +33,8 @@ struct Hashed {
     number: u32,
 }
 
-/// Returns the hash of an entry that has 32 bits of one: its place in the table, and its tag.
+/// Extends the 32 bits that an entry stores to a hash, which gives its place in the table and its
+/// tag.
 fn spread(hash: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(hash)
 }
@@ -53,7 +56,7 @@ impl Numbers {
     }
 
     /// Finds the number of this hash that `is_it` accepts, and removes it in the same search if
-    /// `goes` says so.
+    /// `goes` returns true.
     #[inline]
     pub(crate) fn take_if(
         &mut self,
@@ -86,7 +89,7 @@ impl Numbers {
     }
 }
 
-/// A key, with what a form keeps for it.
+/// A key, with the data that a form keeps for it.
 #[derive(Debug)]
 struct Record<K, R> {
     key: K,
@@ -95,14 +98,14 @@ struct Record<K, R> {
 }
 
 impl<K, R> Record<K, R> {
-    /// True if it is a key's. Runs the key's `Eq`.
+    /// Returns true if this is the record of `key`. Runs the key's `Eq`.
     #[inline]
     fn is_of<Q: KeyRef<K> + ?Sized>(&self, key: &Q, hash: u64) -> bool {
         self.hash == hash as u32 && key.is(&self.key)
     }
 }
 
-/// A record's place; the slot is free without one.
+/// The slot of a record, free if there is none.
 #[derive(Debug)]
 struct Slot<K, R>(Option<Record<K, R>>);
 
@@ -114,15 +117,14 @@ impl<K, R> PageSlot for Slot<K, R> {
     }
 }
 
-/// The most near places, of which each has the first key whose hash names it: as many as a page has
-/// slots.
+/// The most near places, as many as a page has slots. Each has the first key whose hash names it.
 const NEAR: usize = 16;
 
 /// The keys of one shard, by number and by key.
 #[derive(Debug)]
 pub(crate) struct Keys<K, R> {
     records: Pages<Slot<K, R>, NEAR>,
-    /// The numbers of distant records, made when the first one comes.
+    /// The numbers of distant records, made with the first one.
     distant: Option<Box<Numbers>>,
 }
 
@@ -141,17 +143,17 @@ impl<K, R> Keys<K, R> {
     /// Returns the number of a key's record. Runs the key's `Eq`. O(1).
     #[inline(always)]
     pub(crate) fn find<Q: KeyRef<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32> {
-        // 1. The place that the hash names.
+        // 1. Try the place that the hash names.
         let near = self.near(hash as u32);
         if let Some(Slot(Some(record))) = self.records.get(near) {
             if record.is_of(key, hash) {
                 return Some(near);
             }
         }
-        // 2. The table, which few shards have.
+        // 2. Try the table, which few shards have.
         match &self.distant {
             Some(numbers) if !numbers.0.is_empty() => self.find_distant(numbers, key, hash),
-            _ => None, // a look into an empty one costs 28 instructions
+            _ => None, // a search in an empty table costs 28 instructions
         }
     }
 
@@ -162,20 +164,21 @@ impl<K, R> Keys<K, R> {
         key: &Q,
         hash: u64,
     ) -> Option<u32> {
-        // The last record of a peak takes the near places along. If its number was its hash, the table
-        // names it until the next one is added, which makes places and the table anew.
+        // When the last record of a peak is removed, the near places are freed. If its number was
+        // its hash, the table names it until a record is added, which makes the places and the
+        // table anew.
         numbers.find(hash as u32, |number| match self.records.get(number) {
             Some(Slot(Some(record))) => record.is_of(key, hash),
             _ => false,
         })
     }
 
-    /// Adds a key that has no record; returns the number of its own. O(1).
+    /// Adds a key that has no record; returns the number of its new record. O(1).
     #[inline(always)]
     pub(crate) fn add(&mut self, key: K, hash: u64, of: R) -> u32 {
         let hash = hash as u32;
         let record = Record { key, hash, of };
-        // The near place, if it is free.
+        // Take the near place if it is free.
         let near = self.near(hash);
         if let Some(slot) = self.records.claim_near(near) {
             slot.0 = Some(record);
@@ -184,7 +187,7 @@ impl<K, R> Keys<K, R> {
         self.add_elsewhere(record)
     }
 
-    /// Adds a record whose near place is not free: near after all, once there are more places, or
+    /// Adds a record whose near place is not free: near after all, if more places can be made, else
     /// distant.
     #[inline(never)]
     fn add_elsewhere(&mut self, record: Record<K, R>) -> u32 {
@@ -192,7 +195,7 @@ impl<K, R> Keys<K, R> {
             self.make_near_places();
             return self.add(record.key, record.hash.into(), record.of);
         }
-        // The table finds it at any other place.
+        // Take any other place, where the table finds it.
         let hash = record.hash;
         let (number, slot) = self.records.claim_slot().expect("fewer keys than slots");
         slot.0 = Some(record);
@@ -204,7 +207,7 @@ impl<K, R> Keys<K, R> {
     fn make_near_places(&mut self) {
         let places = (2 * self.records.first_len()).max(1);
         self.records.grow_first_to(places);
-        // Some are distant from here on, and some not any more.
+        // With more places, some near records become distant, and some distant ones near.
         self.distant = None;
         for number in 0..places as u32 {
             match self.records.at(number) {
@@ -217,8 +220,8 @@ impl<K, R> Keys<K, R> {
         }
     }
 
-    /// Returns the near place for a key of this hash, beyond all if there is none. The bits used are
-    /// not those that name its shard.
+    /// Returns the near place for a key of this hash, or a number beyond all if no places are made.
+    /// It uses other bits than those that name the key's shard.
     #[inline(always)]
     fn near(&self, hash: u32) -> u32 {
         // Their number is a power of two, or 0.
@@ -244,7 +247,7 @@ impl<K, R> Keys<K, R> {
             removed = slot.0.take();
             true
         });
-        // Gone: so is its number, if it was distant.
+        // Gone: remove its number too if it was distant.
         let record: Record<K, R> = removed?;
         if number != self.near(record.hash) {
             if let Some(numbers) = &mut self.distant {
@@ -264,7 +267,7 @@ impl<K, R> Keys<K, R> {
         self.records.at(number).0.as_ref().expect(IN_USE)
     }
 
-    /// Returns what is kept under a number, if there is a record.
+    /// Returns the data under a number, if there is a record.
     pub(crate) fn get(&self, number: u32) -> Option<&R> {
         Some(&self.records.get(number)?.0.as_ref()?.of)
     }
@@ -291,7 +294,7 @@ impl<K, R> Keys<K, R> {
         self.records.is_empty()
     }
 
-    /// Returns the first record at or after a number: for a walk over all. O(pages).
+    /// Returns the first record at or after a number, for a walk over all records. O(pages).
     pub(crate) fn first_from(&self, number: u32) -> Option<u32> {
         self.records.first_from(number)
     }
@@ -307,7 +310,7 @@ impl<K, R> Keys<K, R> {
         iter::successors(self.first_from(number), next)
     }
 
-    /// Returns all keys with what is kept for them, in no order.
+    /// Returns all keys with their data, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &R)> {
         self.numbers()
             .map(|number| (self.key(number), self.at(number)))
@@ -329,7 +332,7 @@ impl<K, R> Keys<K, R> {
 mod tests {
     use super::*;
 
-    /// A table takes a place from the lower bits, a tag from the upper ones.
+    /// A table takes the place from the lower bits and the tag from the upper ones.
     #[test]
     fn both_halves_of_a_tables_hash_are_that_of_the_entry() {
         assert_eq!(spread(0x0123_4567), 0x0123_4567_0123_4567);
@@ -359,7 +362,7 @@ mod tests {
         assert!(numbers.0.is_empty() && numbers.0.capacity() <= KEPT);
     }
 
-    /// The models rely on it.
+    /// The models rely on this.
     #[test]
     #[should_panic = "None"]
     fn assert_valid_notices_a_key_that_is_not_found() {
@@ -371,7 +374,8 @@ mod tests {
         keys.assert_valid();
     }
 
-    /// The near places go with it. Its number is its hash, so it would be near without them.
+    /// The near places are freed with it. Its number is its hash, so it would seem near without
+    /// them.
     #[test]
     fn the_last_key_of_a_peak_is_not_found_any_more() {
         let mut keys = Keys::default();
@@ -400,7 +404,8 @@ mod tests {
         assert!(keys.distant.is_some());
     }
 
-    /// Keys that come and go while there are few are found, wherever their places are by then.
+    /// Keys that are added and removed while there are few are found, wherever their places are by
+    /// then.
     #[test]
     fn keys_are_found_as_their_places_become_more() {
         let mut random = fastrand::Rng::with_seed(5);

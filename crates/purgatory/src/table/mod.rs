@@ -1,6 +1,6 @@
-//! The table: what all forms share, written once. Shards under locks, each with a wheel; places,
-//! expiry to jobs, closing, counts, snapshots, metrics. What differs is the [`Inside`] of a form: the
-//! kernel, or an engine. What all engines do is here, too, entries and ends.
+//! The table: the part that all forms share. It has shards under locks, each with a wheel; places,
+//! expiry as jobs, closing, counts, snapshots, metrics. Forms differ in their [`Inside`]: the
+//! kernel, or an engine. The entries and ends that all engines have in common are here as well.
 //!
 //! | Trait | implemented by | called by |
 //! |---|---|---|
@@ -8,11 +8,11 @@
 //! | [`FormShard`] | the kernel's shard; the one of all engines ([shard]) | the table: counts, snapshots, closing |
 //! | [`Engine`] | an engine: watermarks, permits, replies | the shard and table of engines, as waits end |
 //! | [`Yields`](future::Yields) | an engine, for each type that its futures yield | a future's poll that has the answer |
-//! | [`AnyForm`](form::AnyForm) | the table | handles of users, who know no inside |
+//! | [`AnyForm`](form::AnyForm) | the table | users' handles, whose types do not name the inside |
 //! | [`Closes`](handle::Closes) | the table | its last handle |
 //!
 //! An [`Engine`] compares under a shard's lock, with no user code but a key's `Eq` and `Clone`. So
-//! nothing is ever taken out of an entry to be looked at, and an entry is in one of two states:
+//! nothing is ever checked out of an entry, and an entry is in one of two states:
 //!
 //! ```text
 //!  park ──▶ Waits { wait, waker } ── answered ──▶ Answered ── its future: polled, dropped ──▶ gone
@@ -20,17 +20,17 @@
 //!               └── its future is dropped ─────────────────────────────────────────────────▶ gone
 //! ```
 //!
-//! A wait may move to another shard, time and again. Its entry there is the wait, and the one that
-//! its future names has a [forwarding] to it. That stays until the future has the answer or is
-//! dropped; no other entry is left behind.
+//! A wait may move to another shard, any number of times. Its entry there holds the wait. The entry
+//! that its future names holds a [forwarding], until the future has the answer or is dropped. A
+//! move leaves no other entry behind.
 //!
 //! - **One outcome**: an entry leaves *Waits* once, under its shard's lock.
-//! - **Listed**: the engine's records name the entries that wait, and no others. As a wait ends, it
-//!   leaves the records in the same lock hold: by the engine that answers it, by [`Engine::leave`]
-//!   if the table ends it.
-//! - **Place**: a wait returns its place among `max_parked` in that lock hold, too. The
-//!   [shard] does it as it counts the end, on each way out. A callback that is queued, behind a call or
-//!   for the executor, takes one until it begins.
+//! - **Listed**: the engine's records name the entries that wait, and no others. A wait leaves the
+//!   records in the lock hold in which it ends: the engine that answers it takes it off, or
+//!   [`Engine::leave`] does if the table ends it.
+//! - **Place**: a wait returns its place among `max_parked` in that lock hold: on each way out, the
+//!   [shard] returns it as it counts the end. A callback that is queued, behind a call or for the
+//!   executor, takes a place until it begins.
 //! - **After**: wakers, callbacks, keys and untaken answers are the user's. They go into an
 //!   [`Ended`], which is finished with nothing locked; a panic there is contained and counted.
 
@@ -83,49 +83,49 @@ use crate::{
 /// Waits that end, or are visited, under one lock hold.
 pub(crate) const BUDGET: usize = if MODEL { 2 } else { 64 };
 
-/// The inside of a form: what its shards are, how what waits there ends, and the jobs that this
-/// leaves. The kernel is one, and so is each [`Engine`].
+/// The inside of a form: its shards, how a wait there ends, and the jobs that an end leaves. The
+/// kernel is one, with operations as its waits, and so is each [`Engine`].
 pub(crate) trait Inside: Sized + Send + Sync + 'static {
-    /// The key of what waits, as snapshots show it.
+    /// The key of a wait, as snapshots show it.
     type Key: WatchKey;
     type Shard: FormShard<Self::Key>;
-    /// What has ended together, to be finished with nothing locked.
+    /// Waits that have ended together, to be finished with nothing locked.
     type Batch: IntoIterator<Item: Into<Self::Job>>;
     /// Work that the executor does.
     type Job: Send;
 
-    /// True if threads check what waits: then it may be under check.
+    /// True if threads check the waits: then one may be under check.
     #[cfg(feature = "metrics")]
     const HAS_CHECKS: bool;
 
     /// Makes a shard.
     fn make_shard(common: &Common, plan: ShardPlan) -> Self::Shard;
 
-    /// Advances the wheel of a shard and keeps what is due.
+    /// Advances the wheel of a shard and keeps the waits that are due.
     fn advance(table: &AnyTable<Self>, shard: usize, now_tick: u64) -> Advanced;
 
-    /// Returns false for a job that ends none of what waits.
+    /// Returns false for a job that ends no wait.
     fn ends_wait(_job: &Self::Job) -> bool {
         true
     }
 
-    /// Leaves jobs to the executor, as one. Each that a shutdown waits for is under way until it is
-    /// done.
+    /// Leaves jobs to the executor, as one job. `under_way` has a mark for each job that a shutdown
+    /// waits for, kept until that job is done.
     fn queue(table: &Arc<AnyTable<Self>>, jobs: Vec<Self::Job>, under_way: Vec<UnderWay>);
 
-    /// Ends all that waits; returns how many did. An entry that is no wait outlives a cancel.
+    /// Ends all waits; returns how many there were. An entry that is no wait outlives a cancel.
     fn end_all(table: &AnyTable<Self>, outcome: &Outcome) -> (Self::Batch, usize);
 
-    /// Finishes what has ended, in order, with nothing locked.
+    /// Finishes waits that have ended, in order, with nothing locked.
     fn finish_all(table: &Arc<AnyTable<Self>>, call: &Call<'_>, batch: Self::Batch);
 
-    /// Ends one of what waits.
+    /// Ends one wait.
     fn end(table: &Arc<AnyTable<Self>>, handle: TimerHandle, outcome: Outcome) -> ReachResult;
 
-    /// Sets a new deadline, counted from now; false if it has ended.
+    /// Sets a wait's new deadline, counted from now; false if it has ended.
     fn reschedule(table: &AnyTable<Self>, handle: TimerHandle, timeout: Timeout) -> bool;
 
-    /// Returns the keys of what waits, as they were given; `None` if it has ended.
+    /// Returns the keys of a wait, as they were given; `None` if it has ended.
     fn keys_of(table: &AnyTable<Self>, handle: TimerHandle) -> Option<Vec<Self::Key>>;
 
     /// Adds the counts that no shard has.
@@ -140,13 +140,13 @@ pub(crate) trait Inside: Sized + Send + Sync + 'static {
 
 /// A shard of a form, under its lock.
 pub(crate) trait FormShard<K>: ShardState + Send + Sized + 'static {
-    /// Closes the shard: it takes nothing any more.
+    /// Closes the shard: from then on it takes no wait.
     fn close(&mut self);
 
-    /// Returns the number of what waits.
+    /// Returns the number of waits.
     fn waiting(&self) -> usize;
 
-    /// Adds what the shard holds and has counted to the totals.
+    /// Adds the shard's counts, and the waits in it, to the totals.
     fn add_to(&self, stats: &mut Stats);
 
     /// Returns the times that the shard has recorded, if there are any.
@@ -158,18 +158,19 @@ pub(crate) trait FormShard<K>: ShardState + Send + Sized + 'static {
     /// Visits the keys that have waiters, each with their number.
     fn each_key(&self, visit: &mut dyn FnMut(&K, usize));
 
-    /// Looks at what waits; `None` if it has ended.
+    /// Looks at a wait; `None` if it has ended.
     fn look(&mut self, id: TaskId, now_ns: u64, tick: TickLength) -> Option<Look>;
 
-    /// Notes since when the check that a look at `found_ns` has found is known, if there are checks.
+    /// Notes that the check found by a look at `found_ns` is known since `since_ns`, in a shard
+    /// with checks.
     fn note_check(&mut self, _id: TaskId, _found_ns: u64, _since_ns: u64) {}
 }
 
-/// A look at what waits.
+/// A look at a wait.
 pub(crate) struct Look {
-    /// The time since it was parked, in nanoseconds.
+    /// The time since the wait was parked, in nanoseconds.
     pub(crate) age_ns: u64,
-    /// The time at which it expires, in nanoseconds, also if that has passed; `None` for never.
+    /// The time at which it expires, in nanoseconds, even if that has passed; `None` for never.
     pub(crate) due_ns: Option<u64>,
     /// The time for which its check is known to be under way.
     pub(crate) check_ns: Option<u64>,
@@ -178,11 +179,11 @@ pub(crate) struct Look {
 
 /// The types that an engine adds to the table's.
 ///
-/// Engines implement it for keys and values of every type, without a bound. A task that holds a guard
-/// or a handle across an await is asked whether that is `Send` for keys of any lifetime: a bound by
-/// [`WatchKey`] would say no, as `&'a str` is none.
+/// Engines implement it for keys and values of every type, without a bound. If a task holds a guard
+/// or a handle across an await, the compiler asks whether that is `Send` for keys of any lifetime.
+/// With a bound by [`WatchKey`] the answer would be no, since `&'a str` has no such impl.
 pub(crate) trait Parts {
-    /// Lies beside the wheel, under each shard's lock.
+    /// The records that lie beside the wheel, under each shard's lock.
     type Records;
     /// The engine's part of a wait.
     type Wait;
@@ -200,30 +201,30 @@ pub(crate) trait Engine:
     /// The key of a wait, as snapshots show it.
     type Key: WatchKey;
 
-    /// Returns false for a wait that no future waits for: its entry goes as it ends.
+    /// Returns false for a wait without a future: its entry is removed as it ends.
     fn is_awaited(_wait: &Self::Wait) -> bool {
         true
     }
 
-    /// Returns false for an entry that is no wait: it holds what a wait was given, until its
+    /// Returns false for an entry that is no wait: it holds the grant of an earlier wait until a
     /// deadline. It is not [awaited](Self::is_awaited). It counts nowhere, takes no place, and
     /// outlives cancels; a shutdown ends it.
     fn is_wait(_wait: &Self::Wait) -> bool {
         true
     }
 
-    /// Returns false for what is left of an entry that was no wait, or of a key alone.
+    /// Returns false if `left` comes from an entry that was no wait, or from a key alone.
     fn is_of_wait(_left: &Self::Left) -> bool {
         true
     }
 
-    /// Returns true for what is left of a wait that is called back.
+    /// Returns true if `left` comes from a wait that is called back.
     fn is_called_back(_left: &Self::Left) -> bool {
         false
     }
 
-    /// Takes a wait that the table ended out of the records; returns what is left of it. Others
-    /// that this ends go to `also`. Runs under the shard's lock; the entry is answered or gone.
+    /// Takes a wait that the table ended out of the records; returns its rest. Other waits that
+    /// this ends go to `also`. Runs under the shard's lock; the entry is answered or gone.
     fn leave(
         &self,
         shard: &mut Shard<Self>,
@@ -233,11 +234,12 @@ pub(crate) trait Engine:
         also: &mut Batch<Self>,
     ) -> Self::Left;
 
-    /// Does what follows from waits that [left](Self::leave): behind each that expires, and behind all
-    /// that one cancel ends, of which none is given what another leaves. Runs under the shard's lock.
+    /// Deals with the consequences of waits that [left](Self::leave). Runs under the shard's lock:
+    /// after each wait that expires, but only once after a cancel, so that no wait that the cancel
+    /// ends is given what another one leaves.
     fn settle(&self, _shard: &mut Shard<Self>, _also: &mut Batch<Self>) {}
 
-    /// Deals with what is left of a wait, with nothing locked, in the outermost call of its thread.
+    /// Deals with the rest of a wait, with nothing locked, in the outermost call of its thread.
     #[inline]
     fn finish(table: &Arc<Table<Self>>, left: Self::Left) {
         if std::mem::needs_drop::<Self::Left>() {
@@ -245,8 +247,8 @@ pub(crate) trait Engine:
         }
     }
 
-    /// Takes back an answer whose future was dropped; returns what is to be dropped unlocked. Runs
-    /// under the shard's lock.
+    /// Takes back an answer whose future was dropped; returns it if the caller is to drop it,
+    /// unlocked. Runs under the shard's lock.
     fn put_back(
         &self,
         _shard: &mut Shard<Self>,
@@ -278,14 +280,14 @@ pub(crate) trait Engine:
 
 /// A wait that has ended, to be finished with nothing locked.
 pub(crate) struct Ended<E: Parts> {
-    /// That of the last poll.
+    /// The waker of the last poll.
     pub(crate) waker: Option<Waker>,
     pub(crate) left: E::Left,
 }
 
 /// Waits that end together.
 pub(crate) struct Batch<E: Parts> {
-    /// The present, if ends are timed. Read before the lock is taken.
+    /// The present time, if ends are timed. Read before the lock is taken.
     pub(crate) ended_at: EndedAt,
     pub(crate) ended: SmallVec<[Ended<E>; 2]>,
 }
@@ -312,7 +314,7 @@ impl<E: Engine> IntoIterator for Batch<E> {
 /// A shard, under its lock.
 pub(crate) type LockedShard<'a, E> = ShardGuard<'a, Shard<E>>;
 
-/// The times of a wait that comes to be parked.
+/// The times of a wait that is about to be parked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) now_ns: u64,
@@ -326,15 +328,15 @@ pub(crate) struct Arrival {
 /// The parts that all shards of a form have in common.
 #[derive(Clone)]
 pub(crate) struct Common {
-    /// The bound on what waits.
+    /// The bound on the number of waits.
     max_parked: Option<Arc<Limit>>,
-    /// Numbers the entries, where their order matters over the shards: on a manual timer. Not the
-    /// model's atomic: nothing depends on it.
+    /// Numbers the entries where their order across shards matters: on a manual timer. Not the
+    /// model's atomic, since nothing depends on it.
     sequence: Option<Arc<Count>>,
 }
 
 impl Common {
-    /// Takes one of the places of what waits; returns why not, if there is none.
+    /// Takes a place for a wait; returns an error if none is free.
     #[inline]
     pub(crate) fn take_place(&self) -> Option<WaitError> {
         let max_parked = self.max_parked.as_ref()?;
@@ -345,22 +347,22 @@ impl Common {
         Some(WaitError::Full { limit })
     }
 
-    /// Takes a place for a callback that is queued, also if there is none: its wait had one, or has
-    /// ended at once.
+    /// Takes a place for a queued callback, even if none is free: its wait had one, or has ended at
+    /// once.
     pub(crate) fn take_callbacks_place(&self) {
         if let Some(max_parked) = &self.max_parked {
             max_parked.acquire_beyond();
         }
     }
 
-    /// Returns the place of what waits no more.
+    /// Gives back the place of a wait that has ended.
     pub(crate) fn return_place(&self) {
         if let Some(max_parked) = &self.max_parked {
             max_parked.release();
         }
     }
 
-    /// Returns the number that what is inserted next follows, where the order matters.
+    /// Returns the number that the next entry follows, where the order matters.
     pub(crate) fn follows(&self) -> Option<u64> {
         let sequence = self.sequence.as_ref();
         sequence.map(|sequence| sequence.fetch_add(1, Relaxed))
@@ -369,8 +371,8 @@ impl Common {
 
 /// State that all handles and futures of a form share.
 ///
-/// It names its parts, not its inside's: an operation may own a handle of its own form, and is asked
-/// then whether it is `Send`.
+/// Its type has the parts as parameters, not the inside: an operation may own a handle of its own
+/// form, and the compiler then asks whether the operation is `Send`.
 pub(crate) struct TableOf<E, S: ShardState, J> {
     pub(crate) frame: Frame,
     pub(crate) engine: E,
@@ -379,8 +381,8 @@ pub(crate) struct TableOf<E, S: ShardState, J> {
     pub(crate) common: Common,
     /// Work that this round of the timer found due.
     pub(crate) due: DueQueue<J>,
-    /// Publishes what was counted since the last time, as the table goes. It names the inside that
-    /// this type does not.
+    /// Publishes the counts since the last time, as the table is dropped. A pointer, as it needs
+    /// the inside, which this type does not name.
     #[cfg(feature = "metrics")]
     withdraw: fn(&Self),
 }
@@ -398,7 +400,7 @@ impl<E: Inside> AnyTable<E> {
         settings: Settings,
         engine: impl FnOnce(usize) -> E,
     ) -> Result<Arc<Self>, BuildError> {
-        // What happens on a manual timer is to repeat.
+        // A run on a manual timer is repeatable.
         let driver = settings.driver.as_ref();
         let is_simulated = driver.is_some_and(|driver| driver.config.manual);
         let shard_count = settings.shard_count(|| default_shards(is_simulated))?;
@@ -447,13 +449,13 @@ impl<E: Inside> AnyTable<E> {
         self.shards.lock(number)
     }
 
-    /// Sums `count` over the shards, locking one after the other.
+    /// Sums `count` over the shards, locking one at a time.
     pub(crate) fn sum(&self, count: impl Fn(&E::Shard) -> usize) -> usize {
         must_be_unlocked();
         self.shards.sum(count)
     }
 
-    /// Returns why no wait comes for these keys, whatever holds of them; `None` if one may.
+    /// Returns why a wait for these keys is refused unchecked; `None` if it is not.
     pub(crate) fn refuses_keys<T>(&self, keys: &[T]) -> Option<WaitError> {
         if self.shards.is_closed() {
             Some(WaitError::Closed)
@@ -462,7 +464,7 @@ impl<E: Inside> AnyTable<E> {
         }
     }
 
-    /// Reads the clock for a wait that comes to be parked. The deadline counts from here.
+    /// Reads the clock for a wait that is about to be parked. The deadline counts from here.
     #[inline(always)] // a call costs 50 instructions
     pub(crate) fn arrival(&self, timeout: Timeout) -> Arrival {
         let driver = self.frame.driver();
@@ -477,7 +479,7 @@ impl<E: Inside> AnyTable<E> {
     }
 }
 
-/// Returns the shard of a hash; numbers beyond the last wrap around.
+/// Returns the number of a hash's shard; numbers beyond the last wrap around.
 fn shard_number(hash: u64) -> usize {
     mixed(hash, MAX_SHARDS)
 }
@@ -485,7 +487,7 @@ fn shard_number(hash: u64) -> usize {
 /// The most entries of one shard.
 pub(crate) const SHARD_MAX: usize = MAX_TASKS as usize;
 
-/// Returns why a shard with this many entries takes no more; `None` if it does.
+/// Returns why a shard with this many entries takes no more; `None` if it takes one.
 #[inline]
 pub(crate) fn full(entries: usize) -> Option<WaitError> {
     (entries >= SHARD_MAX).then_some(WaitError::Full { limit: SHARD_MAX })

@@ -1,8 +1,8 @@
 //! Publishing through the `metrics` facade (feature `metrics`). No operation touches a metric: a
 //! scrape handler calls [`Purgatory::publish`](crate::Purgatory::publish) or
-//! [`Waits::publish`](crate::Waits::publish), which adds the shards' counts up and hands the
-//! differences to the installed recorder. How forms of one name share their series:
-//! [`Published`](timer_core::driver::Published).
+//! [`Waits::publish`](crate::Waits::publish), which adds up the shards' counts and hands the
+//! differences to the installed recorder. [`Published`](timer_core::driver::Published) tells how
+//! forms of one name share their series.
 
 use timer_core::driver::{Published, Publishes, Sample, ShardState, SourceName};
 
@@ -12,16 +12,16 @@ use crate::{
 };
 
 impl<E: Inside> AnyTable<E> {
-    /// Publishes counters and times, and takes the gauges away, as the last handle goes. The timer
-    /// publishes this no more, though a future may keep it.
+    /// Publishes counters and times, and withdraws the gauges, as the last handle is dropped. From
+    /// then on the timer does not publish this table, though a future may keep it.
     pub(super) fn withdraw(&self) {
         self.frame.published.withdraw(&|| self.totals());
     }
 }
 
 impl<E, S: ShardState, J> Drop for TableOf<E, S, J> {
-    /// Publishes what was counted after the last handle had gone: an operation was under check then,
-    /// or the executor had its callback. Each of those keeps the table until it is over.
+    /// Publishes the counts made after the last handle was dropped: an operation was still under
+    /// check, or its callback was with the executor. Either keeps the table until it is over.
     fn drop(&mut self) {
         (self.withdraw)(self);
     }
@@ -45,7 +45,7 @@ impl<E: Inside> Publishes for AnyTable<E> {
 
     fn gauges(&self) -> Vec<Sample> {
         let mut samples = samples::present(&self.stats(), self.key_count(), self.max_parked());
-        // 1. The largest of each, as the survey finds them.
+        // 1. Add the largest age and check time that the survey finds.
         let mut oldest_ns = 0;
         let mut check_ns = 0;
         let labels = self.survey(self.frame.driver().now_ns(), &mut |_, look| {
@@ -56,17 +56,16 @@ impl<E: Inside> Publishes for AnyTable<E> {
         if E::HAS_CHECKS {
             samples.push(samples::longest_check(check_ns));
         }
-        // 2. The labels, 0 of each included that is in use no more: a gauge keeps what it was set
-        // to.
+        // 2. Add the labels, with 0 for those no longer in use: a gauge keeps its last value.
         samples.extend(samples::by_label(&labels));
-        // 3. What this form alone has.
+        // 3. Add the gauges that this form alone has.
         samples.extend(E::own_gauges(self));
         samples
     }
 }
 
 impl<E: Engine> Table<E> {
-    /// Visits what is kept for each key, a bounded number under one lock hold.
+    /// Visits the data of each key, a bounded number under one lock hold.
     pub(crate) fn each_record<K, R>(
         &self,
         keys_of: impl Fn(&E::Records) -> &Keys<K, R>,

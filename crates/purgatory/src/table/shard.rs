@@ -1,15 +1,15 @@
 //! One shard: the state that its lock guards. It is pure: no clock, lock or thread.
 //!
-//! The ways out of *Waits*, and of the shard:
+//! These are the ways out of *Waits*, and out of the shard:
 //!
-//! | | for | leaves an entry | and takes the wait off the records |
+//! | | used for | leaves an entry | takes the wait off the records |
 //! |---|---|---|---|
-//! | [`Shard::answer`] | the engine: one that a future waits for | with the answer | the caller |
-//! | [`Shard::end_listed`] | the engine: any one | with the answer, if a future waits | the caller |
-//! | [`Shard::end`] | the table: time, cancel, shutdown | with an error, if a future waits | [`Engine::leave`] |
-//! | [`Shard::remove`] | a future that is done with it | no | the caller |
-//! | [`Shard::move_to`] | another shard | with the forwarding, as it moves first | the caller |
-//! | [`Shard::take_answer`], [`Shard::take_error`] | a poll, once it has ended | no | nobody: it is off |
+//! | [`Shard::answer`] | a wait with a future that its engine ends | with the answer | the caller |
+//! | [`Shard::end_listed`] | any wait that its engine ends | with the answer, if a future waits | the caller |
+//! | [`Shard::end`] | a wait that the table ends: time, cancel, shutdown | with an error, if a future waits | [`Engine::leave`] |
+//! | [`Shard::remove`] | a wait that its future abandons | no | the caller |
+//! | [`Shard::move_to`] | a move to another shard | with the forwarding, at the first move | the caller |
+//! | [`Shard::take_answer`], [`Shard::take_error`] | a poll after the end | no | – (it is off already) |
 
 use std::{
     mem::{self, ManuallyDrop},
@@ -38,22 +38,22 @@ pub(crate) struct Entry<E: Parts> {
     pub(super) state: EntryState<E>,
 }
 
-/// The states of a wait. Its tag is as wide as a word: a move copies what follows the tag, and an
-/// answer that lay across two words of the copy would be waited for as it is read.
+/// The states of a wait. The tag is as wide as a word: a move copies the bytes after the tag, and
+/// if an answer lay across two words of the copy, the processor would stall as it reads the answer.
 #[repr(u64)]
 pub(crate) enum EntryState<E: Parts> {
     Waits {
         wait: E::Wait,
-        /// That of the last poll.
+        /// The waker of the last poll.
         waker: Option<Waker>,
     },
-    /// It has ended. Its future has not taken the answer.
+    /// The wait has ended. Its future has not taken the answer.
     Answered(Result<E::Answer, WaitError>),
-    /// It has moved, and its future follows it.
+    /// The wait has moved, and its future follows it.
     Moved(Arc<Forwarding>),
 }
 
-/// A wait that is out of its entry.
+/// A wait that was taken out of its entry.
 pub(crate) struct Taken<E: Parts> {
     pub(crate) wait: E::Wait,
     pub(crate) waker: Option<Waker>,
@@ -68,18 +68,18 @@ pub(crate) struct Shard<E: Parts> {
     pub(crate) events: u64,
     /// Waits that ended without an entry.
     pub(crate) ended_at_once: u64,
-    /// Entries that do not wait: their answer was not taken, or they moved.
+    /// Entries that do not wait any more: their answer was not taken yet, or they moved.
     answered: u32,
     /// Entries that are no waits.
     held: u32,
     pub(crate) closed: bool,
     number: u8,
     common: Common,
-    /// Made with the first of them: few shards have some.
+    /// Made with the first end that is not a completion or is timed: few shards have some.
     other_ends: Option<Box<OtherEnds>>,
 }
 
-/// Why a wait is found at an index that the records name.
+/// The reason why a wait is found at an index that the records name.
 pub(crate) const LISTED: &str = "Listed: the records name entries that wait";
 
 impl<E: Parts> ShardState for Shard<E> {
@@ -138,7 +138,7 @@ impl<E: Engine> FormShard<E::Key> for Shard<E> {
 }
 
 impl<E: Engine> EntryState<E> {
-    /// Returns the wait, which has not ended.
+    /// Takes out the wait, which has not ended.
     #[inline(always)]
     fn into_taken(self) -> Taken<E> {
         match self {
@@ -200,7 +200,7 @@ impl<E: Engine> Shard<E> {
         self.number as usize
     }
 
-    /// Returns why no wait is parked now; `None` if one is.
+    /// Returns why a wait cannot be parked now; `None` if it can.
     pub(crate) fn refuses(&self) -> Option<WaitError> {
         match self.closed {
             true => Some(WaitError::Closed),
@@ -208,8 +208,8 @@ impl<E: Engine> Shard<E> {
         }
     }
 
-    /// Adds an entry to a shard that is not full. Its wait is made in its place: one that is there
-    /// before is moved for each step that may drop it. O(levels of the wheel).
+    /// Adds an entry to a shard that is not full. The closure makes the wait in its place: a
+    /// finished wait would be moved for each step that may drop it. O(levels of the wheel).
     #[inline(always)]
     pub(super) fn insert(
         &mut self,
@@ -221,19 +221,19 @@ impl<E: Engine> Shard<E> {
         let (scheduled, place) = self.wheel.insert_place(deadline_tick);
         let wait = wait();
         let state = EntryState::Waits { wait, waker: None };
-        mem::forget(place.replace(Entry { since_ns, state })); // it was empty
+        mem::forget(place.replace(Entry { since_ns, state })); // the place was empty
         scheduled
     }
 
-    /// Numbers what is inserted next, where the order of entries matters over the shards.
+    /// Numbers the entry inserted next, where the order of entries across shards matters.
     fn follow_next(&mut self) {
         if let Some(follows) = self.common.follows() {
             self.wheel.follow(follows);
         }
     }
 
-    /// Adds an entry that is no wait ([`Engine::is_wait`]), without a deadline. It counts nowhere,
-    /// and takes no place. `None` if the shard is full. O(1).
+    /// Adds an entry that is no wait ([`Engine::is_wait`]), without a deadline. It counts nowhere
+    /// and takes no place. Returns `None` if the shard is full. O(1).
     pub(crate) fn hold(&mut self, wait: E::Wait) -> Option<TaskId> {
         if full(self.wheel.len()).is_some() {
             return None;
@@ -250,7 +250,7 @@ impl<E: Engine> Shard<E> {
         self.wheel.at(index).wait().expect(LISTED)
     }
 
-    /// Returns the wait at an index, as [`wait`](Self::wait) does, to be changed.
+    /// Returns the wait at an index mutably, as [`wait`](Self::wait) does.
     #[inline]
     pub(crate) fn wait_mut(&mut self, index: u32) -> &mut E::Wait {
         self.wheel.at_mut(index).wait_mut().expect(LISTED)
@@ -261,7 +261,7 @@ impl<E: Engine> Shard<E> {
         self.wheel.get(id)?.wait()
     }
 
-    /// Returns the wait of this id, to be changed; `None` if it has ended.
+    /// Returns the wait of this id mutably; `None` if it has ended.
     #[inline]
     pub(crate) fn get_mut(&mut self, id: TaskId) -> Option<&mut E::Wait> {
         self.wheel.get_mut(id)?.wait_mut()
@@ -270,8 +270,8 @@ impl<E: Engine> Shard<E> {
     /// Answers the wait at an index that the records name; its entry stays for its future. Returns
     /// the wait, which the caller takes off the records. O(1).
     ///
-    /// The entry is looked up once. What it was is not dropped if a later step panics: for that it
-    /// would have to lie in memory, and so would each copy of it.
+    /// The entry is looked up once. Its old state is not dropped if a later step panics: for that,
+    /// it and each copy of it would have to lie in memory.
     #[inline(always)]
     pub(crate) fn answer(
         &mut self,
@@ -291,13 +291,13 @@ impl<E: Engine> Shard<E> {
         ManuallyDrop::into_inner(state).into_taken()
     }
 
-    /// Ends the wait of this id, which the records name, in one look-up: an entry that a future waits
-    /// for is answered, any other goes. `end` takes all that is to be dropped out of the wait, from
-    /// where it lies: each step on a way back would copy it. The caller takes the wait off the
+    /// Ends the wait of this id, which the records name, in one look-up: an entry that a future
+    /// waits for is answered, any other is removed. `end` takes all that needs a drop out of the
+    /// wait in its place: each step of a return would copy it. The caller takes the wait off the
     /// records. O(1).
     ///
     /// # Panics
-    /// Panics if it does not wait (Listed).
+    /// Panics if the entry does not wait (Listed).
     #[inline(always)]
     pub(crate) fn end_listed(
         &mut self,
@@ -316,7 +316,7 @@ impl<E: Engine> Shard<E> {
                 panic!("{LISTED}");
             };
             is_answered = E::is_awaited(wait);
-            // `end` takes all that is to be dropped: what is left is forgotten.
+            // `end` has taken all that needs a drop: the rest is forgotten.
             end(wait, waker);
             if is_answered {
                 let answered = EntryState::Answered(answer());
@@ -330,15 +330,15 @@ impl<E: Engine> Shard<E> {
         self.count_end(outcome, since_ns.expect(LISTED), ended_at);
     }
 
-    /// Removes the entry that its future leaves; returns what it was. The caller counts the end of one
-    /// that waited.
+    /// Removes and returns an entry that its future abandons. If it waited, the caller counts the
+    /// end.
     pub(super) fn remove(&mut self, id: TaskId) -> Option<Entry<E>> {
         let entry = self.wheel.cancel(id)?;
         self.answered -= u32::from(entry.wait().is_none());
         Some(entry)
     }
 
-    /// Returns the forwarding of a wait that was parked here, and has moved.
+    /// Returns the forwarding of a wait that was parked here and has moved.
     pub(crate) fn forwarding(&self, id: TaskId) -> Option<&Arc<Forwarding>> {
         match &self.wheel.get(id)?.state {
             EntryState::Moved(forwarding) => Some(forwarding),
@@ -347,9 +347,9 @@ impl<E: Engine> Shard<E> {
     }
 
     /// Moves the wait at an index that the records name to another shard, which does not
-    /// [refuse](Self::refuses) it, with its deadline, its waker and its place. `forwarding` is that of
-    /// its last move. Returns its index there, and its forwarding from now on; the caller has taken it
-    /// off the records here. O(levels of the wheel).
+    /// [refuse](Self::refuses) it. Its deadline, waker and place go along. `forwarding` comes from
+    /// its last move. Returns its index there, and its forwarding from now on. The caller has taken
+    /// it off the records here. O(levels of the wheel).
     pub(crate) fn move_to(
         &mut self,
         index: u32,
@@ -357,7 +357,7 @@ impl<E: Engine> Shard<E> {
         now_tick: u64,
         forwarding: Option<Arc<Forwarding>>,
     ) -> (u32, Arc<Forwarding>) {
-        // 1. Insert it there: an empty place first, which the forwarding is to name.
+        // 1. Make an empty place there, for the forwarding to name.
         let id = self.wheel.id_at(index);
         let deadline = self.wheel.deadline(id);
         let number = to.number();
@@ -365,7 +365,8 @@ impl<E: Engine> Shard<E> {
         to.wheel.catch_up(now_tick);
         let (scheduled, place) = to.wheel.insert_place(deadline);
         let moved = TimerHandle::new(number, scheduled.id);
-        // 2. The entry in which it was parked stays for the future. Any other goes.
+        // 2. Move the wait. The entry in which it was parked stays for the future; any other is
+        //    removed.
         let forwarding = if let Some(forwarding) = forwarding {
             forwarding.set(moved);
             *place = self.wheel.cancel(id);
@@ -388,16 +389,16 @@ impl<E: Engine> Shard<E> {
         (moved.index(), forwarding)
     }
 
-    /// Returns the place of the last poll's waker; `None` for a wait that is not here any more.
+    /// Returns the place of the last poll's waker; `None` if the wait is not here any more.
     #[inline(always)]
     pub(super) fn waker_mut(&mut self, id: TaskId) -> Option<&mut Option<Waker>> {
         self.wheel.get_mut(id)?.waker_mut()
     }
 
-    /// Takes the answer of a wait that was given one, and its entry away. O(1).
+    /// Takes the answer of a wait, if it was given one, and removes the entry. O(1).
     #[inline(always)]
     pub(super) fn take_answer(&mut self, id: TaskId) -> Option<E::Answer> {
-        // It goes into `answer` from where it lies: each step on a way back copies it.
+        // The answer is moved into `answer` from its place: each step of a return would copy it.
         let mut answer = None;
         self.wheel.end_with(id, |place| {
             let is_answer =
@@ -405,7 +406,7 @@ impl<E: Engine> Shard<E> {
             let entry = place.take_if(is_answer)?;
             match entry.state {
                 EntryState::Answered(Ok(taken)) => answer = Some(taken),
-                other => mem::forget(other), // it is an answer
+                other => mem::forget(other), // unreachable: it is an answer
             }
             Some(())
         })?;
@@ -413,7 +414,7 @@ impl<E: Engine> Shard<E> {
         answer
     }
 
-    /// Takes the error of a wait that ended without an answer, and its entry away. O(1).
+    /// Takes the error of a wait that ended without an answer, and removes the entry. O(1).
     pub(super) fn take_error(&mut self, id: TaskId) -> Option<WaitError> {
         let EntryState::Answered(Err(_)) = self.wheel.get(id)?.state else {
             return None;
@@ -424,8 +425,8 @@ impl<E: Engine> Shard<E> {
         }
     }
 
-    /// Ends a wait for the table. Adds it to `batch`, behind those that its leaving ends; false if
-    /// it has ended.
+    /// Ends a wait for the table. Adds it to `batch`, behind the waits that its leaving ends.
+    /// Returns false if it has ended already.
     pub(crate) fn end(
         &mut self,
         engine: &E,
@@ -451,7 +452,7 @@ impl<E: Engine> Shard<E> {
         };
         let is_wait = E::is_wait(wait);
         let taken = if E::is_awaited(wait) {
-            // It stays, with the answer.
+            // The entry stays, with the answer.
             self.answer(id.index(), answer, outcome, batch.ended_at)
         } else {
             let entry = self.wheel.cancel(id).expect(LISTED);
@@ -488,7 +489,7 @@ impl<E: Engine> Shard<E> {
         ends.ended(&mut self.counts, outcome, waited_ns);
     }
 
-    /// Records how late a wait has expired.
+    /// Records how late a wait expired.
     pub(crate) fn count_lateness(&mut self, late_ns: u64) {
         if let Some(ends) = &mut self.other_ends {
             ends.expired_late(late_ns);

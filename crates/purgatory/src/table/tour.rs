@@ -1,4 +1,4 @@
-//! Tours of everything that lies in the shards, in bounded steps.
+//! Tours of all entries of all shards, in bounded steps.
 
 use smallvec::SmallVec;
 use timer_core::{
@@ -8,10 +8,10 @@ use timer_core::{
 
 use crate::table::{BUDGET, Common, under_lock::must_be_unlocked};
 
-/// The entries of one lock hold.
+/// The entries visited in one lock hold.
 pub(crate) type Handles = SmallVec<[TimerHandle; BUDGET]>;
 
-/// The position of a tour of all shards: a shard, and the index in it to go on from.
+/// The position of a tour of all shards: a shard, and the index in it from which to go on.
 #[derive(Debug, Default)]
 pub(crate) struct Tour {
     shard: usize,
@@ -19,8 +19,7 @@ pub(crate) struct Tour {
 }
 
 impl Tour {
-    /// Returns the next entries, a bounded number under one lock hold, with their shard. `None` ends
-    /// the tour.
+    /// Returns the next entries, a bounded number, with their shard, locked. `None` ends the tour.
     pub(crate) fn next<'a, S: ShardState>(
         &mut self,
         shards: &'a Shards<S, Common>,

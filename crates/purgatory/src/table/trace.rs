@@ -51,15 +51,15 @@ pub(crate) fn closed(purgatory: &str, first: bool, cancelled: usize) {
     }
 }
 
-/// Runs a callback, and reports it if that took long by the timer's clock, which may fail.
+/// Runs a callback, and reports it if it took long by the timer's clock, which may fail.
 pub(crate) fn slow(purgatory: &str, now_ns: impl Fn() -> Option<u64>, callback: impl FnOnce()) {
     if !cfg!(feature = "tracing") {
         return callback();
     }
-    // 1. Run it.
+    // 1. Run the callback.
     let began_ns = now_ns();
     callback();
-    // 2. Report it, if both readings of the clock are there.
+    // 2. Report it if it was slow and both readings of the clock succeeded.
     let (Some(began_ns), Some(ended_ns)) = (began_ns, now_ns()) else {
         return;
     };
@@ -74,13 +74,13 @@ pub(crate) fn slow(purgatory: &str, now_ns: impl Fn() -> Option<u64>, callback: 
     }
 }
 
-/// Checks that run now, known in debug builds only: each thread, and since when. One that has been
-/// running for more than a second probably waits for a lock that a thread holds while it signals a
-/// key.
+/// The checks that run now: the thread and start time of each, known in debug builds only. A check
+/// that has run for more than a second probably waits for a lock that a thread holds while it
+/// signals a key.
 #[derive(Debug, Default)]
 pub(crate) struct Checking(plain::Mutex<Vec<(Thread, u64)>>);
 
-/// A check that runs, until this is dropped.
+/// A running check. Dropping this ends it.
 #[must_use = "dropped at once, the check counts as over"]
 pub(crate) struct Running<'a>(&'a Checking);
 
@@ -91,10 +91,10 @@ impl Checking {
         Running(self)
     }
 
-    /// Warns, once each, of checks that have been running for more than a second on other threads by
-    /// the timer's clock, which may fail.
+    /// Warns, once for each, of checks on other threads that have run for more than a second by the
+    /// timer's clock, which may fail.
     pub(crate) fn warn_stuck_checks(&self, purgatory: &str, now_ns: impl FnOnce() -> Option<u64>) {
-        // The usual case, without a look at the clock.
+        // In the usual case the clock is not read.
         if self.0.lock().is_empty() {
             return;
         }
@@ -118,14 +118,15 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         let here = thread::current().id();
         let mut running = self.0.0.lock();
-        // The last of this thread's: a check may call into the purgatory, which checks others.
+        // Remove the last of this thread: a check may call into the purgatory, which runs other
+        // checks.
         if let Some(at) = running.iter().rposition(|(thread, _)| thread.id() == here) {
             running.remove(at);
         }
     }
 }
 
-/// Warns of a check that keeps its thread, on behalf of another thread that came by.
+/// Warns of a check that keeps its thread, as seen by another thread.
 fn warn_stuck_check(purgatory: &str, on: &Thread, seen_by: &Thread) {
     let on = on.name().unwrap_or("unnamed");
     let seen_by = seen_by.name().unwrap_or("unnamed");
@@ -136,7 +137,7 @@ fn warn_stuck_check(purgatory: &str, on: &Thread, seen_by: &Thread) {
     ));
 }
 
-/// Warns, unless it has before, of a blocking wait on a thread that runs a tokio runtime's tasks.
+/// Warns, once, of a blocking wait on a thread that runs a tokio runtime's tasks.
 pub(crate) fn blocks_runtime(purgatory: &str, has_warned: &AtomicBool) {
     if runs_tasks_here() && !has_warned.swap(true, Relaxed) {
         let what = "wait_blocking blocks a thread that runs a tokio runtime's tasks; await the \
@@ -149,7 +150,7 @@ pub(crate) fn blocks_runtime(purgatory: &str, has_warned: &AtomicBool) {
 /// Prints a warning to stderr, unless subscribers are told (feature `tracing`).
 fn print(warning: fmt::Arguments<'_>) {
     if !cfg!(feature = "tracing") {
-        // Stderr may be closed; then this panics.
+        // This panics if stderr is closed.
         let _ = contain(|| eprintln!("{warning}"));
     }
 }

@@ -1,5 +1,5 @@
-//! User code under a shard's lock: a closure that is shown an operation where it lies. A call from
-//! inside it would wait for that lock, and panics in debug builds instead.
+//! User code under a shard's lock: a closure that is shown an operation in its place. A call into
+//! the purgatory from such a closure would wait for that lock; debug builds panic instead.
 
 use std::{
     cell::Cell,
@@ -10,11 +10,12 @@ use std::{
 use crate::sync::thread_local;
 
 thread_local! {
-    /// A closure of the user's runs under a shard's lock.
+    /// True while a closure of the user's runs under a shard's lock.
     static UNDER_LOCK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs the user's code while a shard is locked. Its panic is the caller's to resume, unlocked.
+/// Runs the user's code while a shard is locked. Returns its panic for the caller to resume,
+/// unlocked.
 pub(crate) fn under_lock<R>(code: impl FnOnce() -> R) -> thread::Result<R> {
     let mark = |is_under| _ = UNDER_LOCK.try_with(|under_lock| under_lock.set(is_under));
     mark(true);

@@ -1,5 +1,5 @@
-//! The waits of an engine: they are parked, followed to where they have moved, and finished. And what
-//! is the user's and is left of any form's.
+//! The waits of an engine: parking them, following them to other shards, and finishing them. Also,
+//! for every form, the drops of the user's keys and values.
 
 use std::{cmp::Ordering, mem::needs_drop, sync::Arc, task::Waker};
 
@@ -19,8 +19,8 @@ use crate::{
 };
 
 impl<E: Inside> AnyTable<E> {
-    /// Runs the user's code as [`Frame::call`] does. Inside another call that is left to the
-    /// outermost one, as of a wait that has ended.
+    /// Runs the user's code as [`Frame::call`] does, but in a nested call leaves it to the
+    /// outermost one.
     pub(crate) fn call_in_turn(
         self: &Arc<Self>,
         call: &Call<'_>,
@@ -29,15 +29,15 @@ impl<E: Inside> AnyTable<E> {
         call.in_turn(self, |table| table.frame.call(code));
     }
 
-    /// Drops a key that nothing needs any more, in turn: it may hold what ends the next wait.
+    /// Drops a key that nothing needs any more, in turn: its drop may end the next wait.
     pub(crate) fn drop_key(self: &Arc<Self>, call: &Call<'_>, key: E::Key) {
         if needs_drop::<E::Key>() {
             self.call_in_turn(call, || drop(key));
         }
     }
 
-    /// Drops values of the user's in turn. A panic of one reaches no other: two in one drop are an
-    /// abort.
+    /// Drops values of the user's in turn. A panic in one drop does not reach the next: two in one
+    /// drop would abort.
     pub(crate) fn drop_each<T>(self: &Arc<Self>, call: &Call<'_>, values: Vec<T>)
     where
         T: Send + 'static,
@@ -51,8 +51,8 @@ impl<E: Inside> AnyTable<E> {
 }
 
 impl<E: Engine> Table<E> {
-    /// Locks the shards of two hashes, in the order of their numbers, so that two such calls do not
-    /// wait for each other. The second is `None` if it is the first.
+    /// Locks the shards of two hashes, in the order of their numbers, so that two such calls cannot
+    /// deadlock. The second is `None` if both hashes have the same shard.
     pub(crate) fn lock_two(
         &self,
         one: u64,
@@ -70,13 +70,13 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// Locks the shard in which a wait is that may have moved; returns its name there, too.
+    /// Locks the present shard of a wait that may have moved; returns it and the wait's name there.
     pub(super) fn lock_moved(&self, at: TimerHandle) -> (LockedShard<'_, E>, TimerHandle) {
         self.follow(self.lock(at.shard()), at)
     }
 
-    /// Locks the shard to which a wait has moved on from this one, if it has; returns its name there,
-    /// too.
+    /// Locks the shard to which a wait has moved on from this one, if it has; returns the shard and
+    /// the wait's name there.
     pub(super) fn follow<'a>(
         &'a self,
         shard: LockedShard<'a, E>,
@@ -89,8 +89,8 @@ impl<E: Engine> Table<E> {
         self.lock_forwarded(&forwarding)
     }
 
-    /// Locks the shard in which a wait is that has moved; returns its name there, too. It looks again
-    /// for each move that comes in between.
+    /// Locks the present shard of a wait that has moved; returns it and the wait's name there.
+    /// Looks again for each move that comes in between.
     pub(super) fn lock_forwarded(
         &self,
         forwarding: &Forwarding,
@@ -104,8 +104,8 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// Reads the clock for a wait before the lock is taken, if it is the user's: no code of the
-    /// user's runs under a lock. A clock of ours is read once the wait has to wait.
+    /// Reads the clock for a wait before the lock is taken if the clock is the user's: no user code
+    /// runs under a lock. A built-in clock is read only once the wait must be parked.
     pub(crate) fn early_arrival(&self, timeout: Timeout) -> Option<Arrival> {
         if self.frame.driver().has_own_clock() {
             None
@@ -125,8 +125,8 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// Takes a place for a wait that comes to a shard, unless there is none. `record` finds or makes
-    /// what it is to be parked under, or refuses it, before the place is taken.
+    /// Takes a place for a wait that is about to be parked in a shard, or refuses it. Before it
+    /// takes the place, `record` finds or makes the wait's record, or refuses the wait.
     #[inline(always)]
     pub(crate) fn admit<R>(
         &self,
@@ -151,8 +151,8 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// Parks a wait that was [admitted](Self::admit), and that is made where it lies. O(levels of the
-    /// wheel).
+    /// Parks a wait that was [admitted](Self::admit). The closure makes it in its place. O(levels
+    /// of the wheel).
     #[inline(always)]
     pub(crate) fn park(
         &self,
@@ -177,8 +177,8 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// Finishes a wait that has ended, with nothing locked: its task is woken, then what is left of
-    /// it goes. [In turn](Call::in_turn), but without a closure, whose call costs a permit 15
+    /// Finishes a wait that has ended, with nothing locked: wakes its task, then deals with the
+    /// rest. Runs [in turn](Call::in_turn), but without a closure, whose call costs a permit 15
     /// instructions.
     #[inline(always)]
     pub(crate) fn finish(self: &Arc<Self>, call: &Call<'_>, ended: Ended<E>) {
@@ -189,8 +189,8 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// Leaves a wait that has ended to the outermost call. A callback takes a place until it begins:
-    /// that call may leave it to the executor.
+    /// Leaves a wait that has ended to the outermost call. A callback takes a place until it
+    /// begins, since that call may leave it to the executor.
     #[inline(never)]
     fn finish_later(self: &Arc<Self>, ended: Ended<E>) {
         let table = self.clone();
