@@ -1,19 +1,19 @@
-//! One parked operation: its payload, the requests left to a thread that holds the payload, and the
-//! watches and times that it was parked with. A state machine, and pure: the shard's lock is held
+//! One parked operation: its payload, the requests to a thread that holds the payload, and the
+//! watches and times with which it was parked. It is a pure state machine: the shard's lock is held
 //! around each call, and no user code runs in here.
 //!
 //! An entry is *parked*, with its payload in it, or *held*: a thread took the payload out, to check
-//! it or because it still watches its keys (the engine's head draws the whole life of an
-//! operation). These are the only two states of an operation that has not ended. An entry queued for
-//! its last check counts as held: its payload travels with the queued job.
+//! it or while it still sets the watches (the engine's head draws the whole life of an operation).
+//! These are the only two states of an operation that has not ended. An entry queued for its last
+//! check counts as held: its payload travels with the queued job.
 //!
 //! - **Holder removes**: while an entry is held, only its holder ends or removes it. Every other
 //!   thread leaves its holder a *request*: to check again (an event or a sweep came by), or to end
 //!   (expiry or cancel; the first one wins).
 //! - **Requests are read**: the holder acts on them in the same lock hold in which it checks the
 //!   payload in. A check that came true beats a pending end; a pending end beats a pending check,
-//!   but for one if it is an expiry.
-//! - **One outcome**: it is decided when the payload is taken for good: once.
+//!   except that an expiry may let one more check run.
+//! - **One outcome**: it is decided once, when the payload is taken for good.
 
 use std::mem;
 
@@ -29,16 +29,16 @@ use crate::{
     watches::{UnaskedChecks, Watches},
 };
 
-/// Why a payload was checked out, which says how it is checked.
+/// The reason why a payload was checked out, which decides how it is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// An event of one of its keys.
     Event,
-    /// A sweep, or the last check: no event came by. If this check comes true, one was missed.
+    /// A sweep, or the last check: there was no event. If this check comes true, one was missed.
     NoEvent,
 }
 
-/// A payload out of its entry, and the result of its check.
+/// A payload that is out of its entry, and the result of its check.
 #[derive(Debug)]
 pub(crate) struct CheckedOut<O> {
     pub(crate) handle: TimerHandle,
@@ -55,7 +55,7 @@ impl<O> CheckedOut<O> {
             handle,
             payload,
             cause,
-            verdict: Verdict::Unsatisfied, // until it is checked
+            verdict: Verdict::Unsatisfied, // until the check
         }
     }
 }
@@ -63,56 +63,57 @@ impl<O> CheckedOut<O> {
 /// A parked operation, as it lies on its shard's wheel.
 #[derive(Debug)]
 pub(crate) struct Entry<O> {
-    /// The operation; `None` while a thread holds it: the thread that parks or checks it, or the job
-    /// of its last check. Requests to a holder lie beside it: an `Option` of a box is one word.
+    /// The operation; `None` while a thread holds it: the thread that parks or checks it, or the
+    /// job of its last check. Requests to a holder lie in fields of their own: so an `Option` of a
+    /// box stays one word.
     pub(crate) payload: Option<O>,
-    /// The watch of its last key, if it has several: each names the one that was set before.
+    /// The watch of its last key, if it has several keys. Each watch names the one set before it.
     pub(crate) last_secondary: Option<SecondaryId>,
     /// The watch of its first key.
     pub(super) link: Link,
     pub(super) cold: Option<Box<ColdState>>,
-    /// The nanosecond of the timer's clock at which it was parked.
+    /// The time at which it was parked, in nanoseconds of the timer's clock.
     parked_ns: u64,
     unasked: UnaskedChecks,
-    /// A request to its holder: an event, or a sweep, came by while it was held.
+    /// A request to its holder: an event or a sweep came while the entry was held.
     check_asked: bool,
 }
 
-/// What a holder does with an operation that it has checked.
+/// The holder's next step with an operation that it has checked.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum AfterCheck {
     End(Outcome),
-    /// It checks it once more, for this cause.
+    /// Check it once more, for this cause.
     CheckAgain(Cause),
-    /// It puts it back.
+    /// Put it back.
     Park,
 }
 
-/// What snapshots know of the check that is under way.
+/// The knowledge that snapshots have of the check that is under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum KnownCheck {
     #[default]
     No,
-    /// One that has read the clock at this time found it, and is to read it again: the check may have
-    /// begun since.
+    /// A snapshot that had read the clock at this time found the check. It will read the clock
+    /// again, since the check may have begun later.
     FoundAt(u64),
-    /// It has been under way since this time, or longer.
+    /// The check has been under way since this time, or longer.
     Since(u64),
 }
 
-/// The parts that few entries need.
+/// The fields that few entries need.
 #[derive(Debug)]
 pub(crate) struct ColdState {
     /// The pending end. Only a held entry has one.
     end: Option<Outcome>,
-    /// Its time was up under a check, which may have looked before an event or a change: another
-    /// check may come before the pending end.
+    /// Its time was up during a check, which may have looked before an event or a change: so
+    /// another check may come before the pending end.
     may_check_again: bool,
     /// The deadline that passed while it was held, in nanoseconds.
     due_ns: Option<u64>,
     label: Option<&'static str>,
     check: KnownCheck,
-    /// Dropped once its holder has called it back: a shutdown waits for that.
+    /// Dropped once its holder has called it back. A shutdown waits for that.
     closing: Option<UnderWay>,
 }
 
@@ -160,20 +161,19 @@ impl<O> Entry<O> {
         self.cold.as_ref()?.due_ns
     }
 
-    /// Returns for how long it has been parked, in nanoseconds.
+    /// Returns how long it has been parked, in nanoseconds.
     pub(crate) fn age_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.parked_ns) // the clock may have been read before it parked
     }
 
-    /// Leaves the holder of a held entry a request to check again.
+    /// Asks the holder of a held entry to check again.
     pub(crate) fn request_check(&mut self) {
         if !failpoint!(EventLeavesNoRequest) {
             self.check_asked = true;
         }
     }
 
-    /// Checks the payload out for an event. If the entry is held, its holder is left a request to
-    /// check again.
+    /// Checks the payload out for an event. If the entry is held, asks the holder to check again.
     pub(crate) fn check_out(&mut self) -> Option<O> {
         let payload = self.payload.take();
         if payload.is_none() {
@@ -182,9 +182,9 @@ impl<O> Entry<O> {
         payload
     }
 
-    /// Checks the payload out for a sweep, as for an event, if it was parked by then. Not that of an
-    /// operation without a condition, nor if the end is decided: the last check then says itself what
-    /// was missed.
+    /// Checks the payload out for a sweep, as for an event, if the operation was parked by then.
+    /// Leaves out operations without a condition and those with a pending end, whose last check
+    /// itself tells if an event was missed.
     pub(super) fn check_out_for_sweep(&mut self, parked_by_ns: u64) -> Option<O> {
         let is_young = self.parked_ns > parked_by_ns;
         if is_young || !self.has_condition() || self.is_ending() {
@@ -193,51 +193,51 @@ impl<O> Entry<O> {
         self.check_out()
     }
 
-    /// True if a check finds out whether it is over. Otherwise each event ends it.
+    /// Returns true if a check decides whether an event ends it. Otherwise every event does.
     pub(super) fn has_condition(&self) -> bool {
         self.unasked != UnaskedChecks::Never
     }
 
-    /// True if it is checked once more when its time is up.
+    /// Returns true if it is checked once more when its time is up.
     pub(super) fn has_last_check(&self) -> bool {
         self.unasked == UnaskedChecks::Last
     }
 
-    /// Leaves its holder the request to end it, since its time was up at `due_ns`. Returns
-    /// the payload if it has no holder yet: the job of its last check is to hold it.
+    /// Asks its holder to end it, since its time was up at `due_ns`. Returns the payload if it has
+    /// no holder: the job of its last check becomes the holder.
     pub(super) fn expire_held(&mut self, due_ns: u64) -> Option<O> {
         let payload = self.payload.take();
         if payload.is_some() || !failpoint!(ExpiryLeavesNoRequest) {
             let cold = self.request_end(&Outcome::Expired);
-            cold.due_ns = Some(due_ns); // the wheel knows that no more
+            cold.due_ns = Some(due_ns); // the wheel does not keep it
             cold.may_check_again = payload.is_none();
         }
         payload
     }
 
-    /// True when an event came by, or is about to, since its holder took the payload out.
+    /// Returns true if an event has come, or is about to, since its holder took the payload out.
     pub(crate) fn event_is_pending(&self) -> bool {
         self.check_asked
     }
 
-    /// Takes the payload out for good, for an end from outside. If the entry is held, its holder is
-    /// left a request to end it.
+    /// Takes the payload out for good, for an end from outside. If the entry is held, asks the
+    /// holder to end it.
     #[inline]
     pub(super) fn claim(&mut self, outcome: &Outcome) -> Option<O> {
         let payload = self.payload.take();
-        // Holder removes: only a request.
+        // Holder removes: leave only a request.
         if payload.is_none() && !failpoint!(ExpiryLeavesNoRequest) {
             self.request_end(outcome);
         }
         payload
     }
 
-    /// Leaves its holder a request to end it. The first one wins.
+    /// Asks its holder to end it. The first such request wins.
     #[cold]
     fn request_end(&mut self, outcome: &Outcome) -> &mut ColdState {
         let cold = self.cold.get_or_insert_with(|| ColdState::new(None));
         if cold.end.is_none() {
-            // An outcome has a reason of the user's, which may be a `String`: cloned here only.
+            // Cloned only here: an outcome may have a reason of the user's, such as a `String`.
             cold.end = Some(outcome.clone());
         }
         cold
@@ -262,7 +262,7 @@ impl<O> Entry<O> {
         if verdict == Verdict::Panicked {
             return AfterCheck::End(Outcome::Cancelled(CancelReason::Panicked));
         }
-        // 3. This check is over. Another may be asked for, by the same holder.
+        // 3. This check is over. A pending request has the same holder check again.
         if let Some(cold) = &mut self.cold {
             cold.check = KnownCheck::No;
         }
@@ -272,9 +272,9 @@ impl<O> Entry<O> {
         AfterCheck::Park
     }
 
-    /// Decides what comes after a check that did not come true, with an end pending: that end. If
-    /// the time was up under this check, an event that came meanwhile has its check first, or the
-    /// last check comes.
+    /// Decides what comes after a check that did not come true, with an end pending: that end. But
+    /// if the time was up during this check, an event that came meanwhile has its check first, or
+    /// else the last check runs.
     #[cold]
     fn after_last_check(&mut self, verdict: Verdict) -> AfterCheck {
         let has_last_check = self.has_last_check();
@@ -282,7 +282,7 @@ impl<O> Entry<O> {
         let is_expiry = matches!(cold.end, Some(Outcome::Expired));
         let may_check_again = mem::take(&mut cold.may_check_again) && is_expiry;
         if may_check_again && verdict == Verdict::Unsatisfied {
-            cold.check = KnownCheck::No; // the one before
+            cold.check = KnownCheck::No; // that check is over
             if mem::take(&mut self.check_asked) {
                 return AfterCheck::CheckAgain(Cause::Event);
             }
@@ -293,13 +293,14 @@ impl<O> Entry<O> {
         AfterCheck::End(cold.end.take().expect("an end is pending"))
     }
 
-    /// True when an end is pending.
+    /// Returns true if an end is pending.
     pub(crate) fn is_ending(&self) -> bool {
         self.cold.as_ref().is_some_and(|cold| cold.end.is_some())
     }
 
-    /// Returns how long the check that is under way is known to have run, to a snapshot that has read
-    /// the clock at `now_ns`. One that finds it learns 0, and [notes](Self::note_check) it.
+    /// Returns for how long the present check is known to have run, for a snapshot that has read
+    /// the clock at `now_ns`. The first snapshot that finds the check gets 0, and
+    /// [notes](Self::note_check) it.
     pub(crate) fn check_ns(&mut self, now_ns: u64) -> Option<u64> {
         if !self.is_held() {
             return None;
@@ -312,8 +313,8 @@ impl<O> Entry<O> {
         Some(0)
     }
 
-    /// Notes that the check which a snapshot found has been under way since it has read the clock
-    /// again, if it still is. The note goes as the check ends.
+    /// Notes that the check that a snapshot found at `found_ns` has run since the second reading of
+    /// the clock, if it still runs. The check's end removes the note.
     pub(crate) fn note_check(&mut self, found_ns: u64, since_ns: u64) {
         if let Some(cold) = &mut self.cold {
             if cold.check == KnownCheck::FoundAt(found_ns) {
@@ -349,7 +350,7 @@ mod tests {
     fn a_check_under_which_the_time_was_up_is_followed_by_one() {
         let expired = || AfterCheck::End(Outcome::Expired);
         let cancelled = Outcome::Cancelled(CancelReason::Shutdown);
-        // An event came, or the last check is to come: once.
+        // One more check if an event came, or if there is a last check.
         for (is_asked, unasked, cause) in [
             (true, UnaskedChecks::Rechecks, Some(Cause::Event)),
             (false, UnaskedChecks::Last, Some(Cause::NoEvent)),
@@ -375,7 +376,7 @@ mod tests {
             }
             assert_eq!(after, expired());
         }
-        // Not after a panic, nor if it was cancelled before.
+        // No more checks after a panic, or if it was cancelled before.
         for (verdict, is_cancelled) in [(Verdict::Panicked, false), (Verdict::Unsatisfied, true)] {
             let mut entry = entry(UnaskedChecks::Last);
             if is_cancelled {

@@ -1,8 +1,8 @@
-//! Expiry: the consequences of an advance of a shard's wheel.
+//! Expiry: the operations that are due when a shard's wheel advances.
 //!
-//! The wheel visits the entries whose time is up, one at a time. Each has its last check, if that
-//! is asked for, or ends. One that is held is left a request. The rest of an operation's expiry is a
-//! [`CallbackJob`], for the executor.
+//! The wheel visits the entries whose time is up, one at a time. An entry gets its last check, if
+//! it asks for one, or ends; if it is held, its holder is left a request. The rest of an expiry is
+//! a [`CallbackJob`] for the executor.
 
 use smallvec::SmallVec;
 use timer_core::{Advanced, DueTask, TickLength, TimerHandle};
@@ -18,13 +18,13 @@ use crate::{
     watches::WatchKey,
 };
 
-/// Expired operations that are kept without an allocation, as many as are due at a time as a rule.
+/// The number of expired operations kept without an allocation: seldom are more due at a time.
 const AT_ONCE: usize = 64;
 
 /// Work from one advance of a wheel, for the executor.
 #[derive(Debug)]
 pub(crate) enum CallbackJob<K, O> {
-    /// It has expired: call it back.
+    /// The operation has expired: call it back.
     Call(Ended<K, O>),
     /// Its time is up: check it once more, then check it in. This job holds it.
     LastCheck(CheckedOut<O>),
@@ -39,11 +39,11 @@ impl<K, O> From<Ended<K, O>> for CallbackJob<K, O> {
     }
 }
 
-/// Operations that are over, with their entries still in place.
+/// Operations that have expired, with their entries still in place.
 type Expired = SmallVec<[(TimerHandle, Order); AT_ONCE]>;
 
-/// Visits one entry whose time is up. The wheel shows it without its neighbours, so one that is over
-/// goes to `expired`.
+/// Visits one entry whose time is up. The wheel shows only this entry, not its neighbours, so an
+/// operation to be ended is put into `expired`.
 fn visit<K, O>(
     mut task: DueTask<'_, Entry<O>>,
     shard: usize,
@@ -60,7 +60,7 @@ fn visit<K, O>(
         expired.push((handle, order));
         return;
     }
-    // Whoever holds it ends it (Holder removes). With a last check that is the job of this check.
+    // The holder ends it (Holder removes). With a last check, the job of that check is the holder.
     if let Some(payload) = entry.expire_held(tick.start_ns(deadline)) {
         let held = CheckedOut::new(handle, payload, Cause::NoEvent);
         report(CallbackJob::LastCheck(held), order);
@@ -70,8 +70,8 @@ fn visit<K, O>(
 }
 
 impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
-    /// Advances the wheel to the tick `now`, and calls `report` with the work that this makes, in no
-    /// order: each with its deadline and, if the wheel keeps order, its sequence. O(budget).
+    /// Advances the wheel to the tick `now`, and calls `report` with the jobs that result, in no
+    /// order, each with its deadline and, if the wheel keeps order, its sequence. O(budget).
     pub(crate) fn expire(
         &mut self,
         now: u64,
@@ -80,13 +80,13 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
         tick: TickLength,
         mut report: impl FnMut(CallbackJob<K, O>, Order),
     ) -> Advanced {
-        // 1. Visit what is due.
+        // 1. Visit the due entries.
         let shard = self.number as usize;
         let mut expired = Expired::new();
         let advanced = self.wheel.advance(now, budget, |task| {
             visit(task, shard, tick, &mut expired, &mut report);
         });
-        // 2. Take what is over off the wheel and its keys' lists.
+        // 2. Take expired operations off the wheel and off their keys' lists.
         for together in expired.chunks(READ_AHEAD) {
             self.read_ahead_around(together.iter().map(|(handle, _)| handle.index()));
             for &(handle, order) in together {

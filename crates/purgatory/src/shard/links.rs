@@ -1,6 +1,6 @@
-//! Links, which tie a watch to its key's record, and secondary watches.
+//! Links, each of which ties a watch to its key's record, and secondary watches.
 //!
-//! The lists that links make up are in [`watchers`](super::watchers).
+//! The lists that links form are in [`watchers`](super::watchers).
 
 use std::num::NonZeroU32;
 
@@ -30,7 +30,7 @@ impl Ends {
     };
 }
 
-/// What the record of a key that is waited for holds.
+/// The data in the record of a key that has waiters.
 #[derive(Debug)]
 pub(super) struct Waited {
     pub(super) waiters: u32,
@@ -39,7 +39,7 @@ pub(super) struct Waited {
 }
 
 impl Waited {
-    /// That of a new key, which gets a waiter in this lock hold.
+    /// The data of a new key, which gets a waiter in the same lock hold.
     pub(super) const NEW: Waited = Waited {
         waiters: 0,
         watches: Ends::EMPTY,
@@ -52,7 +52,7 @@ pub(super) const SLOT: u32 = 1 << 31;
 /// The place of a watch among the others of its key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
-    /// The link before on the list, and the link after.
+    /// The links before and after it on the list.
     pub(super) prev: u32,
     pub(super) next: u32,
     /// The number of its key's record.
@@ -60,7 +60,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Makes the link of a watch that comes behind `prev` on the list of a record.
+    /// Makes the link of a watch that is put behind `prev` on the list of a record.
     #[inline(always)]
     pub(super) fn new(record: u32, prev: u32) -> Self {
         Link {
@@ -75,12 +75,12 @@ impl Link {
     }
 }
 
-/// Names a secondary watch: its shard, and its slot there. So it is released without hashing or
-/// comparing a key.
+/// Names a secondary watch by its shard and its slot there, so that it is released without hashing
+/// or comparing a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SecondaryId {
     pub(crate) shard: u32,
-    /// One above the slot: so an `Option` of this costs nothing.
+    /// One more than the slot, so that an `Option` of this costs nothing.
     above: NonZeroU32,
 }
 
@@ -105,7 +105,7 @@ pub(super) struct SecondaryWatch {
     /// The operation; `None` while the slot is free.
     pub(super) handle: Option<TimerHandle>,
     pub(super) link: Link,
-    /// The watch that was set before, unless that is the first key's.
+    /// The watch that was set before this one, unless that is the first key's.
     pub(super) before: Option<SecondaryId>,
 }
 
@@ -124,18 +124,18 @@ impl PageSlot for SecondaryWatch {
     }
 }
 
-/// Waiters that a walk has found: most keys have one.
+/// Waiters that a walk has found. Most keys have one.
 pub(crate) type Waiters = SmallVec<[TimerHandle; 4]>;
 
-/// Names a walk that is under way in a shard. Never reused there.
+/// Names a walk that is under way in a shard. It is never reused there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WalkId(pub(super) u64);
 
-/// The rest of a walk that did not get to the end of its list in one step.
+/// The rest of a walk that did not reach the end of its list in one step.
 #[derive(Debug)]
 pub(super) struct WalkCursor {
     pub(super) id: WalkId,
-    /// The link to go on with; [`NONE`] when the rest has left the list.
+    /// The link from which to go on; [`NONE`] if the rest has left the list.
     pub(super) next: u32,
     /// The last link of the walk.
     pub(super) last: u32,

@@ -1,14 +1,13 @@
-//! A shard: the keys that hash to it, and everything about them. It holds the operations whose
-//! first key is here, on a timing wheel of their own; for each key the watches on it, of operations
-//! whose first key is here or in another shard; and counts.
+//! A shard: the keys that hash to it, and their data. It holds the operations whose first key is
+//! here, on its own timing wheel; the watches under each key, by operations of any shard; and
+//! counts.
 //!
-//! Pure: no lock, no clock, no thread. The only user code that runs in here is a key's `Eq` and
-//! `Clone`, as the key is looked up and before anything is changed. Each call returns the values
-//! of the user's that have to be dropped, so that the caller drops them after it unlocked.
+//! It is pure: no lock, no clock, no thread. The only user code that runs in here is a key's `Eq`
+//! and `Clone`, as the key is looked up and before anything is changed. Each call returns the
+//! user's values that must be dropped, so that the caller drops them after the unlock.
 //!
-//! The parts: [`entry`] is the state machine of one operation.
-//! [`expire`] advances the wheel, [`Keys`] finds a key's record, [`watchers`] keeps the lists of
-//! watches and the walks over them.
+//! [`entry`] is the state machine of one operation, [`expire`] advances the wheel, [`Keys`] finds a
+//! key's record, and [`watchers`] keeps the lists of watches and the walks over them.
 
 mod entry;
 pub(crate) mod expire;
@@ -36,33 +35,33 @@ use crate::{
 pub(crate) use entry::{Cause, CheckedOut, Entry};
 pub(crate) use links::{SecondaryId, WAITERS_MAX, Waiters, WalkId};
 
-/// Why an entry is found.
+/// The reason why an entry is found.
 const HOLDER_REMOVES: &str = "Holder removes: the entry of a payload is there";
 
 /// The state that one lock guards.
 #[derive(Debug)]
-#[repr(C)] // the fields that each operation writes come first, in as few cache lines as can be
+#[repr(C)] // the fields that each operation writes come first, in as few cache lines as possible
 pub(crate) struct Shard<K, O> {
     wheel: TimingWheel<Entry<O>>,
     number: u8,
-    /// Set before the entries leave for good, tested before one is put in.
+    /// Set before a shutdown removes the entries, tested before one is inserted.
     closed: bool,
     pub(crate) counts: Counts,
     keys: Keys<K, Waited>,
     cold: Cold,
 }
 
-/// The cold parts, made when the first one is used.
+/// The cold parts, made when one of them is first used.
 type Cold = Option<Box<ColdParts>>;
 
-/// The parts that an operation with one key that completes does not touch.
+/// The parts that an operation does not touch if it has one key and completes.
 #[derive(Debug, Default)]
 struct ColdParts {
     secondary: SecondaryWatches,
     /// The walks under way. A shard seldom has any.
     walks: Vec<WalkCursor>,
     walks_begun: u64,
-    /// Operations that were taken out, to be answered by the caller.
+    /// The number of operations that callers took out, to answer them.
     taken: u64,
     other_ends: OtherEnds,
 }
@@ -70,15 +69,15 @@ struct ColdParts {
 /// The result of checking a payload in.
 #[derive(Debug)]
 pub(crate) enum CheckedIn<K, O> {
-    /// It waits on.
+    /// The operation waits on.
     Parked,
-    /// An event or a sweep came by meanwhile: check it again. The caller still holds the entry.
+    /// An event or a sweep came meanwhile: check it again. The caller still holds the entry.
     CheckAgain(CheckedOut<O>),
-    /// It is over.
+    /// The operation has ended.
     Ended(Ended<K, O>),
 }
 
-/// An operation that has ended: it is off the wheel and off the list of its first key.
+/// An operation that has ended, and is off the wheel and off the list of its first key.
 #[derive(Debug)]
 pub(crate) struct Ended<K, O> {
     pub(crate) payload: O,
@@ -89,21 +88,21 @@ pub(crate) struct Ended<K, O> {
 /// The parts of an operation that has ended and is off its first key, still to be released.
 #[derive(Debug)]
 pub(crate) struct ToRelease<K> {
-    /// Its place among `max_parked` is still to be returned.
+    /// True if its place among `max_parked` is still to be returned.
     pub(crate) has_place: bool,
     /// The deadline, in nanoseconds, if it passed while it was parked; else `u64::MAX`.
     pub(crate) due_ns: u64,
-    /// The last of its secondary watches, still to be released.
+    /// The last of its secondary watches, all still to be released.
     pub(crate) last_secondary: Option<SecondaryId>,
-    /// Its first key, if no watch of that is left.
+    /// Its first key, if that has no watch left.
     pub(crate) emptied_key: Option<K>,
-    /// The cold part of its entry, which may have a reason of the user's: to be dropped with nothing
-    /// locked.
+    /// The cold part of its entry, to be dropped with nothing locked: it may have a reason of the
+    /// user's.
     pub(crate) cold: Option<Box<ColdState>>,
 }
 
 impl<K> ToRelease<K> {
-    /// An operation that was never parked leaves nothing.
+    /// Returns the parts of an operation that was never parked: none.
     pub(crate) fn nothing() -> Self {
         ToRelease {
             has_place: false,
@@ -190,7 +189,7 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
         }
     }
 
-    /// Returns the number of watches here: one for each operation, its first, and the secondary
+    /// Returns the number of watches here: the first watch of each operation, and the secondary
     /// ones.
     pub(crate) fn watched(&self) -> usize {
         self.waiting() + self.cold.as_ref().map_or(0, |cold| cold.secondary.len())
@@ -210,7 +209,7 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
         }
     }
 
-    /// Counts an operation as parked whose keys are all watched. Its parker still holds it.
+    /// Counts an operation as parked, once all its keys are watched. Its parker still holds it.
     pub(crate) fn arrived(
         &mut self,
         handle: TimerHandle,
@@ -221,21 +220,23 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
         // Holder removes: the entry is there, whatever has happened meanwhile.
         if let Some(entry) = self.get_mut(handle) {
             entry.last_secondary = last_secondary;
-            // A version that moved counts as an event that found the entry held. It may be another
-            // key's: what has no condition waits for events that find it.
+            // A version that moved counts as an event that found the entry held. The event may be
+            // another key's, so an operation without a condition ignores it and waits for one that
+            // finds it.
             if event_passed && entry.has_condition() {
                 entry.request_check();
             }
         }
     }
 
-    /// Removes an operation that was not parked after all, with its first watch. Its parker holds it.
+    /// Removes an operation that cannot be parked after all, with its first watch. Its parker holds
+    /// it.
     pub(crate) fn withdraw(&mut self, handle: TimerHandle) -> Option<ToRelease<K>> {
         let withdrawn = self.remove_if(handle, |_, _, _| Some(((), u64::MAX)));
         withdrawn.reached().map(|((), to_release)| to_release)
     }
 
-    /// Returns the index of a key's only waiter's entry, if that is here.
+    /// Returns the index of a key's only waiter, if there is just one and its entry is here.
     pub(crate) fn only_here(&self, record: u32) -> Option<u32> {
         let Ends { head, tail } = self.keys.at(record).watches;
         if head == tail && head & SLOT == 0 {
@@ -245,8 +246,8 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
         }
     }
 
-    /// Checks the operation of an entry here out for an event. If it is held, its holder is left a
-    /// request.
+    /// Checks out, for an event, an operation whose entry is here. If it is held, its holder is
+    /// left a request.
     pub(crate) fn check_out_here(&mut self, index: u32) -> Option<CheckedOut<O>> {
         let id = self.wheel.id_at(index);
         let payload = self.wheel.at_mut(index).check_out()?;
@@ -260,7 +261,7 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
         Some(CheckedOut::new(handle, payload, Cause::Event))
     }
 
-    /// Checks an operation out for a sweep, if it was parked by then. If it is held, its holder is
+    /// Checks an operation out for a sweep if it was parked by then. If it is held, its holder is
     /// left a request.
     pub(crate) fn check_out_for_sweep(
         &mut self,
@@ -273,12 +274,12 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
 
     /// Checks a payload in with the result of its check.
     ///
-    /// Always inlined: a payload that goes through memory on its way costs an event on a key with
-    /// many waiters a third more.
+    /// Always inlined: if the payload goes through memory, an event on a key with many waiters
+    /// costs a third more.
     #[inline(always)]
     pub(crate) fn check_in(&mut self, held: CheckedOut<O>, ended_at: EndedAt) -> CheckedIn<K, O> {
         self.counts.checks += 1;
-        // The entry decides, by the verdict and its pending requests.
+        // The verdict and the entry's pending requests decide.
         let CheckedOut {
             handle, payload, ..
         } = held;
@@ -302,9 +303,9 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
         }
     }
 
-    /// Takes a parked operation out, to be answered by the caller. It has no outcome.
+    /// Takes a parked operation out, for the caller to answer. It has no outcome.
     pub(crate) fn take(&mut self, handle: TimerHandle) -> ReachResult<(O, ToRelease<K>)> {
-        // Holder removes: no request, since the caller cannot be given the payload later.
+        // Holder removes: leave no request, since the caller cannot be given the payload later.
         self.remove_if(handle, |entry, _, cold| {
             let payload = entry.payload.take()?;
             cold.get_or_insert_default().taken += 1;
@@ -320,8 +321,8 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
     }
 
     /// Ends an operation from outside; its holder, if it has one, is left a request. The outcome
-    /// stays with the caller: it may have a reason of the user's. Never inlined, since many calls do it
-    /// and few are measured.
+    /// stays with the caller, as it may have a reason of the user's. Never inlined: few of its many
+    /// callers are measured.
     #[inline(never)]
     pub(crate) fn claim(
         &mut self,
@@ -333,8 +334,8 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
         self.end_with_payload(handle, outcome, u64::MAX, ended_at, claim)
     }
 
-    /// Counts a held operation as under way until its holder has called it back, if the shard is
-    /// closed: a shutdown ends it.
+    /// If the shard is closed, counts a held operation as under way until its holder has called it
+    /// back: a shutdown ends it.
     pub(crate) fn hold_shutdown(&mut self, handle: TimerHandle, closing: &Latch) {
         if self.closed {
             if let Some(entry) = self.get_mut(handle) {
@@ -361,8 +362,8 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
         })
     }
 
-    /// Ends an operation whose payload is out for good. No request is read: a check that came true
-    /// beats every one.
+    /// Ends an operation whose payload is out for good. Reads no request: a check that came true
+    /// beats them all.
     #[inline(always)]
     pub(crate) fn end(
         &mut self,
@@ -375,8 +376,8 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
         to_release
     }
 
-    /// Ends an operation, unless `take` returns `None`: counts the end, and removes the entry. `due_ns`
-    /// is the deadline in nanoseconds, if it expires here; else `u64::MAX`.
+    /// Ends an operation, unless `take` returns `None`: counts the end and removes the entry.
+    /// `due_ns` is the deadline in nanoseconds if the operation expires here, else `u64::MAX`.
     #[inline(always)]
     fn end_if<T>(
         &mut self,
@@ -405,17 +406,17 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
         })
     }
 
-    /// Removes an entry and its first watch, unless `take` returns `None` since a thread has the
-    /// payload. `take` takes out of it what is to be taken, with the deadline if that has passed.
-    /// O(1).
+    /// Removes an entry and its first watch, unless `take` returns `None` because a thread has the
+    /// payload. `take` returns the values that the caller takes from the entry, with the deadline
+    /// if that has passed. O(1).
     #[inline(always)]
     fn remove_if<T>(
         &mut self,
         handle: TimerHandle,
         take: impl FnOnce(&mut Entry<O>, &mut Counts, &mut Cold) -> Option<(T, u64)>,
     ) -> ReachResult<(T, ToRelease<K>)> {
-        // 1. The entry is looked up once. Only what is still needed leaves it, each into a place of
-        //    its own: together they would be moved through memory.
+        // 1. The entry is looked up once. Only the fields still needed leave it, each into a
+        //    variable of its own: together they would be moved through memory.
         let mut is_held = false;
         let mut taken = None;
         let mut link = None;
@@ -430,7 +431,7 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
             }
             link = Some(entry.link);
             last_secondary = entry.last_secondary;
-            cold = entry.cold.take(); // an end that was pending is the user's
+            cold = entry.cold.take(); // a pending end may have the user's reason
             *place = None;
             Some(())
         });
@@ -440,7 +441,7 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
                 false => ReachResult::Gone,
             };
         };
-        // 2. Its first watch, by the link that came out of its entry.
+        // 2. Take off its first watch, by the link from its entry.
         let mut emptied_key = None;
         if !failpoint!(EndedStaysListed) {
             emptied_key = self.unlink(handle.id().index(), link);

@@ -1,15 +1,15 @@
 //! The watches of one shard: for each key that hashes to it, the operations parked under it.
 //!
-//! A *watch* has a *link*, by which it leaves its list without hashing or comparing a key. The link
-//! of an operation's first key lies in its entry. For each other key the operation has a *secondary
-//! watch*: a slot in the shard of that key, with a link and the operation's handle. A link is on
-//! the list of its key's record, in the order of parking.
+//! Each *watch* has a *link*, by which it leaves its list without hashing or comparing a key. The
+//! link for an operation's first key lies in its entry. For each other key the operation has a
+//! *secondary watch*: a slot in the shard of that key, with a link and the operation's handle. A
+//! key's record has the list of its links, in the order of parking.
 //!
 //! Invariants:
 //!
 //! - **Linked**: the link of each watch is on the list of its key, once, until the operation ends.
-//! - **Place**: a walk's `next` and `last` name links of its list; a watch that leaves moves them
-//!   along before its link is gone.
+//! - **Place**: a walk's `next` and `last` name links of its list. Before a watch leaves the list,
+//!   they are moved off its link.
 
 use std::{hint, mem};
 
@@ -28,14 +28,14 @@ use crate::{
     watches::{KeyRef, WatchKey, Watches},
 };
 
-/// The number of entries from which on a shard's links are seldom in cache. Smaller in tests, so
-/// that they reach it.
+/// In a shard with at least this many entries, links are seldom in cache. Smaller in tests, so that
+/// they reach it.
 const LARGE: usize = if cfg!(test) { 4 } else { 256 };
 
-/// Links that are read ahead from each end of a list, and entries around which links are.
+/// The number of links read ahead from each end of a list, and of entries around which links are.
 pub(super) const READ_AHEAD: usize = 32;
 
-/// Why there are secondary watches.
+/// The reason why a secondary watch is found.
 const LINKED: &str = "Linked: a secondary watch that is named is there";
 
 /// The links of a shard, in entries and in secondary watches.
@@ -61,7 +61,7 @@ impl<'a, O> Links<'a, O> {
         }
     }
 
-    /// Makes a link the tail of a list, which it already has before it.
+    /// Makes a link the tail of a list. Its `prev` names the old tail already.
     #[inline(always)]
     fn name_last(&mut self, ends: &mut Ends, at: u32) {
         match mem::replace(&mut ends.tail, at) {
@@ -70,7 +70,7 @@ impl<'a, O> Links<'a, O> {
         }
     }
 
-    /// Links the neighbours of a watch that leaves its list to each other.
+    /// Links to each other the neighbours of a watch that leaves its list.
     #[inline]
     fn unlink(&mut self, ends: &mut Ends, prev: u32, next: u32) {
         match prev {
@@ -86,8 +86,8 @@ impl<'a, O> Links<'a, O> {
 
 impl<K: WatchKey, O> Shard<K, O> {
     /// Returns the record of a key that is about to be watched, in this lock hold. Runs the key's
-    /// `Eq`, and `Clone` when the key is new; a panic of theirs changes nothing. Call it while the
-    /// operation is still where it is dropped after the unlock.
+    /// `Eq`, and `Clone` when the key is new; if one panics, nothing has changed. Call it while the
+    /// operation lies where a panic drops it after the unlock.
     #[inline(always)]
     pub(crate) fn record_of(&mut self, key: &K, hash: u64) -> u32 {
         match self.keys.find(key, hash) {
@@ -96,13 +96,13 @@ impl<K: WatchKey, O> Shard<K, O> {
         }
     }
 
-    /// Puts an operation in and watches its first key, which has this record. The shard must not
+    /// Inserts an operation and watches its first key, which has this record. The shard must not
     /// refuse it.
     ///
-    /// An operation with one key comes with its payload, checked. Otherwise its parker holds
-    /// the payload, and goes on with [`watch`](Self::watch) for the other keys,
+    /// An operation with one key comes with its payload, already checked. Otherwise its parker
+    /// holds the payload, and goes on with [`watch`](Self::watch) for the other keys,
     /// [`arrived`](Self::arrived) and [`check_in`](Self::check_in). `follows` is the sequence of
-    /// the operation before, when order matters over several shards.
+    /// the operation before, when the order across shards matters.
     #[inline(always)]
     pub(crate) fn park_at(
         &mut self,
@@ -113,12 +113,13 @@ impl<K: WatchKey, O> Shard<K, O> {
         payload: Option<O>,
     ) -> Scheduled {
         self.counts.parked += u64::from(payload.is_some());
-        // 1. Tell the wheel what the parker knows: the tick, and the order.
+        // 1. Tell the wheel the present tick, and the order.
         self.wheel.catch_up(arrival.now_tick);
         if let Some(sequence) = follows {
             self.wheel.follow(sequence);
         }
-        // 2. Put the entry in, with its link. One that never falls due is kept off the buckets.
+        // 2. Insert the entry, with its link. An entry that is never due is kept out of the
+        //    buckets.
         let key = self.keys.at_mut(record);
         key.waiters += 1;
         let link = Link::new(record, key.watches.tail);
@@ -129,8 +130,8 @@ impl<K: WatchKey, O> Shard<K, O> {
         scheduled
     }
 
-    /// Sets a secondary watch of an operation, `before` being the one set before it. Returns `None`
-    /// when the shard has [`WAITERS_MAX`] of them. O(1).
+    /// Sets a secondary watch of an operation; `before` is the one set before it. Returns `None` if
+    /// the shard has [`WAITERS_MAX`] of them. O(1).
     pub(crate) fn watch(
         &mut self,
         key: &K,
@@ -156,17 +157,17 @@ impl<K: WatchKey, O> Shard<K, O> {
         Some(SecondaryId::new(self.number.into(), slot))
     }
 
-    /// Takes a watch off its key. `link` is the one that lay at `at`, which is gone from there.
-    /// Returns the key if no watch of it is left. O(1).
+    /// Takes a watch off its key. `link` lay at `at`, and is gone from there. Returns the key if it
+    /// has no watch left. O(1).
     #[inline(always)] // a call costs 22 instructions
     pub(super) fn unlink(&mut self, at: u32, link: Link) -> Option<K> {
-        // 1. Place: walks that stand on it move along.
+        // 1. Place: move along the walks that stand on this link.
         if let Some(cold) = &mut self.cold {
             if !cold.walks.is_empty() {
                 cold.move_walks(at, link);
             }
         }
-        // 2. Off its list. Gone: with its last watch the key goes.
+        // 2. Take it off its list. Gone: a key is removed with its last watch.
         let mut links = Links::new(&mut self.wheel, &mut self.cold);
         self.keys.remove_if(link.record(), |key| {
             links.unlink(&mut key.watches, link.prev, link.next);
@@ -175,18 +176,18 @@ impl<K: WatchKey, O> Shard<K, O> {
         })
     }
 
-    /// Releases a secondary watch of an operation that has ended. Returns the watch of the same
-    /// operation that was set before, and the key if no watch of it is left. O(1).
+    /// Releases a secondary watch of an operation that has ended. Returns the watch that the same
+    /// operation set before it, and the key if it has no watch left. O(1).
     #[inline(always)] // a call costs 17 instructions
     pub(crate) fn unwatch(&mut self, secondary: SecondaryId) -> (Option<SecondaryId>, Option<K>) {
         let slot = secondary.slot();
-        // 1. The slot is free from here on.
+        // 1. Free the slot.
         let secondary = &mut self.cold.as_mut().expect(LINKED).secondary;
         let watch = secondary.at_mut(slot);
         watch.handle = None;
         let SecondaryWatch { before, link, .. } = *watch;
         secondary.release(slot);
-        // 2. Off its key.
+        // 2. Take the watch off its key.
         (before, self.unlink(slot | SLOT, link))
     }
 
@@ -201,14 +202,15 @@ impl<K: WatchKey, O> Shard<K, O> {
         self.keys.at(record).waiters as usize
     }
 
-    /// Clones a key that has waiters, as it was stored. Runs the key's `Eq` and `Clone`.
+    /// Clones the stored key that equals this one, if it has waiters. Runs the key's `Eq` and
+    /// `Clone`.
     pub(crate) fn stored<Q: KeyRef<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<K> {
         let record = self.find(key, hash)?;
         Some(self.keys.key(record).clone())
     }
 
-    /// Clones the key of a secondary watch, and returns it with the watch of the same operation that
-    /// was set before; `None` when its operation has ended. Runs the key's `Clone`.
+    /// Clones the key of a secondary watch, and returns it with the watch that the same operation
+    /// set before; `None` if the operation has ended. Runs the key's `Clone`.
     pub(crate) fn secondary_key(
         &self,
         secondary: SecondaryId,
@@ -216,14 +218,14 @@ impl<K: WatchKey, O> Shard<K, O> {
     ) -> Option<(K, Option<SecondaryId>)> {
         let watch = self.cold.as_ref()?.secondary.get(secondary.slot())?;
         if watch.handle != Some(handle) {
-            return None; // the slot is free, or another operation's by now
+            return None; // by now the slot is free, or another operation's
         }
         let key = self.keys.key(watch.link.record());
         Some((key.clone(), watch.before))
     }
 
-    /// Starts a walk over the watches of a key as they are now, with the first `limit` watches.
-    /// Returns the walk's id, to go on with or to end it, unless that was all.
+    /// Starts a walk over the present watches of a key, and visits the first `limit`. Unless those
+    /// were all, returns the walk's id, to continue or end the walk.
     #[inline]
     pub(crate) fn walk(
         &mut self,
@@ -231,10 +233,10 @@ impl<K: WatchKey, O> Shard<K, O> {
         limit: usize,
         found: &mut Waiters,
     ) -> Option<WalkId> {
-        // 1. The list as it is now.
+        // 1. Take the ends of the list as it is now.
         let ends = self.keys.at(record).watches;
-        // 2. The first waiters. For most keys that is all. A walk for one waiter stops early as a
-        //    rule.
+        // 2. Visit the first waiters; most keys have no more. A walk for one waiter mostly stops
+        //    early, so it reads nothing ahead.
         if limit > 1 && self.wheel.len() >= LARGE {
             self.read_ahead(ends);
         }
@@ -242,7 +244,7 @@ impl<K: WatchKey, O> Shard<K, O> {
         if next == NONE {
             return None;
         }
-        // 3. A cursor for the rest. It ends at the tail of now: watches that come later are not of
+        // 3. Make a cursor for the rest. It ends at the present tail: later watches are not part of
         //    this walk.
         let cold = self.cold.get_or_insert_default();
         cold.walks_begun += 1;
@@ -255,8 +257,8 @@ impl<K: WatchKey, O> Shard<K, O> {
         Some(id)
     }
 
-    /// Reads links of a list from both its ends, so that their cache misses overlap. On its way
-    /// along the list a walk would wait for each of them.
+    /// Reads links of a list from both ends, so that their cache misses overlap. A walk along the
+    /// list would wait for each of them in turn.
     fn read_ahead(&self, ends: Ends) {
         let mut front = ends.head;
         let mut back = ends.tail;
@@ -270,13 +272,13 @@ impl<K: WatchKey, O> Shard<K, O> {
             }
             back = self.link_at(back).prev;
         }
-        // Without a use they would not be read.
+        // Without this use, the compiler would remove the reads.
         hint::black_box((front, back));
     }
 
-    /// Reads what the removal of these entries reads beside them, so that its cache misses overlap:
-    /// the records of their first keys, and the links before and after. Neighbours in time are
-    /// strangers in memory.
+    /// Reads the data that the removal of these entries needs besides them, so that its cache
+    /// misses overlap: the records of their first keys, and the links before and after. Neighbours
+    /// on a list are seldom neighbours in memory.
     pub(super) fn read_ahead_around(&self, entries: impl Iterator<Item = u32>) {
         if self.wheel.len() < LARGE {
             return;
@@ -291,11 +293,12 @@ impl<K: WatchKey, O> Shard<K, O> {
                 }
             }
         }
-        // One sum over all of them: no read waits for another, and none is optimised away.
+        // One value combines them all, so that no read waits for another, and none is optimised
+        // away.
         hint::black_box(seen);
     }
 
-    /// Names the operation whose entry lies at an index.
+    /// Returns the handle of the operation whose entry lies at an index.
     pub(crate) fn handle_at(&self, index: u32) -> TimerHandle {
         TimerHandle::new(self.number as usize, self.wheel.id_at(index))
     }
@@ -313,15 +316,14 @@ impl<K: WatchKey, O> Shard<K, O> {
         }
     }
 
-    /// Visits the next `limit` waiters of a walk, which ends with the last one. Returns its id
-    /// unless it is over.
+    /// Visits the next `limit` waiters of a walk. Returns its id unless the walk is over.
     pub(crate) fn walk_on(
         &mut self,
         id: WalkId,
         limit: usize,
         found: &mut Waiters,
     ) -> Option<WalkId> {
-        // A search: a shard seldom has more than one walk under way.
+        // A linear search: a shard seldom has more than one walk under way.
         let walks = &self.cold.as_ref()?.walks;
         let at = walks.iter().position(|walk| walk.id == id)?;
         let WalkCursor { next, last, .. } = walks[at];
@@ -341,8 +343,8 @@ impl<K: WatchKey, O> Shard<K, O> {
         }
     }
 
-    /// Visits up to `limit` waiters from a link on, to `last` at most. Returns the link to go on
-    /// with, or [`NONE`].
+    /// Visits up to `limit` waiters, from a link up to `last`. Returns the link from which to go
+    /// on, or [`NONE`].
     #[inline(always)]
     fn visit(&self, mut at: u32, last: u32, limit: usize, found: &mut Waiters) -> u32 {
         for _ in 0..limit {
@@ -366,12 +368,12 @@ impl<K: WatchKey, O> Shard<K, O> {
 }
 
 impl ColdParts {
-    /// Keeps Place as a watch leaves.
+    /// Keeps Place as a watch leaves its list.
     #[cold]
     fn move_walks(&mut self, at: u32, link: Link) {
         for walk in &mut self.walks {
             match (walk.next == at, walk.last == at) {
-                (true, true) => walk.next = NONE, // it was all that remained
+                (true, true) => walk.next = NONE, // the rest was this link alone
                 (true, false) => walk.next = link.next,
                 (false, true) => walk.last = link.prev,
                 (false, false) => {}
@@ -380,16 +382,16 @@ impl ColdParts {
     }
 }
 
-/// The check of the invariants, for models: see [`Purgatory::assert_valid`].
+/// Checks of the invariants, for models: see [`Purgatory::assert_valid`].
 ///
 /// [`Purgatory::assert_valid`]: crate::Purgatory::assert_valid
 impl<K: WatchKey, O> Shard<K, O> {
     /// Walks every link. O(n log n).
     ///
     /// # Panics
-    /// When Linked, Place or Gone does not hold.
+    /// Panics if Linked, Place or Gone does not hold.
     pub(crate) fn assert_valid(&mut self) {
-        // 1. The watches of each key.
+        // 1. Linked, Gone: check the watches of each key.
         self.keys.assert_valid();
         let mut lists = Vec::new();
         for number in self.keys.numbers() {
@@ -462,7 +464,7 @@ mod tests {
     use super::*;
     use crate::{Purgatory, Timeout, when};
 
-    /// The models rely on it.
+    /// The models rely on this.
     #[test]
     fn assert_valid_notices_a_walk_that_is_on_no_list() {
         let builder = Purgatory::<u32>::builder("test").timer(&ManualTimer::new());
