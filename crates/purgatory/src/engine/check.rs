@@ -1,9 +1,9 @@
-//! Checking: take the payload out of its entry, run the check with nothing locked, check it back
-//! in.
+//! Checking: take the payload out of its entry, run the check with nothing locked, check the
+//! payload back in.
 //!
-//! The thread that checks an operation out is its *holder*: only it ends or removes the operation.
-//! Other threads leave it a request, to check again or to end it, on which it acts as it checks the
-//! payload in.
+//! The thread that checks an operation out is its *holder*: only that thread ends or removes the
+//! operation. Other threads leave the holder a request, to check again or to end it. The holder
+//! acts on requests as it checks the payload in.
 
 use std::{any::Any, sync::Arc};
 
@@ -32,8 +32,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         operation: &mut P,
         check: impl FnOnce(&mut P) -> bool,
     ) -> Verdict {
-        // 1. Run it. In debug builds the clock is read in here, too: a panic of it elsewhere would
-        //    leave the payload out.
+        // 1. Run the check. In debug builds the clock is read in here as well: if it panicked
+        //    elsewhere, the payload would stay out.
         let checked = contain_here(|| {
             let _running = self
                 .checking()
@@ -67,8 +67,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Runs the check of an operation that was checked out, by the reason for that; an event may
-    /// tell it what has happened.
+    /// Runs the check of an operation that was checked out, as its cause asks; an event may tell it
+    /// what has happened.
     #[inline(always)] // a call costs 18 instructions, for each waiter of a key
     fn check_for_cause(
         self: &Arc<Self>,
@@ -85,7 +85,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Checks an operation and checks it in, again for as long as events or sweeps come by
+    /// Checks an operation and checks it in; repeats this as long as events or sweeps come
     /// meanwhile. Returns the last verdict and, if it ended, its ending.
     pub(super) fn check_held(
         self: &Arc<Self>,
@@ -95,7 +95,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.check_in(held)
     }
 
-    /// Checks an operation in that was checked, and goes on as [`check_held`](Self::check_held).
+    /// Checks in an operation after its check, and goes on like [`check_held`](Self::check_held).
     #[inline(never)]
     fn check_in(self: &Arc<Self>, mut held: CheckedOut<O>) -> (Verdict, Option<Ended<K, O>>) {
         loop {
@@ -113,8 +113,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Checks the waiters of a batch in order, and finishes those that ended. Leaves it empty. Returns
-    /// how many completed.
+    /// Checks the waiters of a batch in order, and finishes those that ended. Leaves the batch
+    /// empty. Returns how many completed.
     pub(super) fn check_batch(
         self: &Arc<Self>,
         call: &Call<'_>,
@@ -140,7 +140,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         told: Option<&dyn Any>,
     ) -> usize {
         held.verdict = self.check_for_cause(&mut held, told);
-        // The common case apart: what ended goes straight to its finish.
+        // The common case separately: a satisfied operation goes straight to its finish.
         if held.verdict == Verdict::Satisfied {
             let ended_at = self.frame.ending_at();
             let mut first_shard = self.first_shard_of(held.handle);
@@ -156,14 +156,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Checks a batch, unlocked, then checks it back in, which leaves it empty, locking each shard
-    /// once per run of neighbours. Returns those that have ended.
+    /// Checks a batch, unlocked, then checks it back in, locking each shard once per run of
+    /// neighbours. Leaves the batch empty. Returns the operations that ended.
     pub(super) fn check_together(
         self: &Arc<Self>,
         batch: &mut Batch<O>,
         told: Option<&dyn Any>,
     ) -> AllEnded<K, O> {
-        // 1. All of them are held while the checks run.
+        // 1. Check them. All of them are held while the checks run.
         for held in batch.iter_mut() {
             held.verdict = self.check_for_cause(held, told);
         }
@@ -181,15 +181,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 CheckedIn::Ended(over) => ended.push(over),
             },
         );
-        // 3. Several events may have come by: this check is one without an argument.
+        // 3. Check again. Several events may have come, so these checks have no argument.
         for held in check_again {
             ended.extend(self.check_held(held).1);
         }
         ended
     }
 
-    /// Runs an operation's check without an event. When it comes true, an event is missing, or was
-    /// late: this is counted and reported. Never inlined, to keep the path of an event small.
+    /// Runs an operation's check without an event. If it comes true, an event was missed or is
+    /// late, which is counted and reported. Never inlined, to keep the path of an event small.
     #[inline(never)]
     fn check_unasked(self: &Arc<Self>, held: &mut CheckedOut<O>) -> Verdict {
         let verdict = self.check(&mut held.payload, O::try_complete);
@@ -199,7 +199,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         verdict
     }
 
-    /// Returns true when an event came by while this thread held the operation.
+    /// Returns true if an event came while this thread held the operation.
     fn event_came(&self, handle: TimerHandle) -> bool {
         match self.first_shard_of(handle).get_mut(handle) {
             Some(entry) => entry.event_is_pending(),
@@ -207,7 +207,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Counts a missed event, and calls the hook with the operation that it left waiting.
+    /// Counts a missed event, and calls the hook with the operation that waited for it.
     fn report_missed_event(self: &Arc<Self>, handle: TimerHandle) {
         self.frame.count_rare(|rare| rare.missed_events += 1);
         trace::missed(&self.frame.name);

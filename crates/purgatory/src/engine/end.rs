@@ -1,7 +1,7 @@
-//! The operations of a key are ended from outside, and an operation gets a new deadline.
+//! Ends of a key's operations from outside, and new deadlines.
 //!
 //! Ending *claims* operations under their first shards' locks, then finishes them with nothing
-//! locked. An operation that a thread holds is left a request to end, on which its holder acts.
+//! locked. If a thread holds an operation, that thread is left a request to end it.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Ends every operation parked under `key`; returns how many this call ended. All are claimed
-    /// before the first is called back, so operations that callbacks park stay.
+    /// before the first callback runs, so operations that callbacks park stay.
     pub(crate) fn end_for_key<Q: KeyRef<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,

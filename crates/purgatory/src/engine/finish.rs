@@ -1,8 +1,8 @@
-//! Finishing: the one way out, for every ending.
+//! Finishing: the one way out of the kernel, for every ending.
 //!
-//! An operation *ends* under its first shard's lock: the outcome is decided, the entry leaves the
-//! wheel and its first key's list. [`finish`](Core::finish) does the rest with nothing locked: it
-//! releases the secondary watches, then calls `on_complete`, on this thread or by a job on the
+//! An operation *ends* under its first shard's lock: the outcome is decided, and the entry leaves
+//! the wheel and its first key's list. [`finish`](Core::finish) does the rest with nothing locked:
+//! it releases the secondary watches, then calls `on_complete`, on this thread or by a job on the
 //! executor.
 
 use std::{mem::needs_drop, sync::Arc, time::Duration};
@@ -18,15 +18,15 @@ use crate::{
 };
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Takes an ended operation out of the watch lists it is still on and calls it back. Returns 1
-    /// if it completed.
+    /// Takes an ended operation out of the watch lists that still have it, and calls it back.
+    /// Returns 1 if it completed.
     pub(crate) fn finish(self: &Arc<Self>, call: &Call<'_>, mut ended: Ended<K, O>) -> usize {
         self.release(call, &mut ended.to_release);
         let completed = usize::from(matches!(ended.outcome, Outcome::Completed));
         let on_executor =
             self.engine.rules.callbacks_on_executor || matches!(ended.outcome, Outcome::Expired);
-        // Until its callback begins it has a place, also one that has ended at once, which had none:
-        // the outermost call may leave it to the executor, too.
+        // An operation has a place until its callback begins. One that ended at once has none yet,
+        // so take one: the executor, or the outermost call, runs its callback later.
         if (on_executor || call.is_nested()) && !ended.to_release.has_place {
             self.common.take_callbacks_place();
             ended.to_release.has_place = true;
@@ -40,7 +40,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Finishes an operation whose check came true, as [`finish`](Self::finish) does. Most
-    /// operations end so: it is inlined, and takes them in parts, which stay in registers.
+    /// operations end so: it is inlined, and takes an operation in parts, which stay in registers.
     #[inline(always)]
     pub(super) fn finish_satisfied(
         self: &Arc<Self>,
@@ -58,14 +58,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return;
         }
         self.release(call, &mut to_release);
-        // The outcome is made where it is taken: it is not moved through memory.
+        // The outcome is made where it is used, so that it is not moved through memory.
         self.call_back(to_release, || {
             self.frame.call(|| payload.on_complete(Outcome::Completed));
         });
     }
 
-    /// Finishes several, which are taken: all of them are out of every watch list before the first
-    /// is called back. Returns how many completed.
+    /// Finishes several operations and empties the list. All of them are out of every watch list
+    /// before the first is called back. Returns how many completed.
     pub(super) fn finish_all(self: &Arc<Self>, call: &Call<'_>, all: &mut AllEnded<K, O>) -> usize {
         for ended in all.iter_mut() {
             self.release(call, &mut ended.to_release);
@@ -77,18 +77,18 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         completed
     }
 
-    /// Takes an ended operation out of the watch lists it is still on. Its first key goes with its
-    /// callback, as one piece of work.
+    /// Takes an ended operation out of the watch lists that still have it. Its first key is dropped
+    /// with its callback, as one piece of work.
     #[inline]
     pub(super) fn release(self: &Arc<Self>, call: &Call<'_>, to_release: &mut ToRelease<K>) {
-        // Most operations have one key, so no secondary watch.
+        // Most operations have one key, and so no secondary watch.
         let last = &mut to_release.last_secondary;
         if last.is_some() {
             self.release_secondaries(last, usize::MAX, &mut |key| self.drop_key(call, key));
         }
     }
 
-    /// Releases all that an operation leaves which is not called back: it was taken out, or not parked
+    /// Releases all parts of an operation that is not called back: it was taken out, or not parked
     /// after all.
     pub(crate) fn release_uncalled(self: &Arc<Self>, mut to_release: ToRelease<K>) {
         let call = self.frame.enter();
@@ -97,13 +97,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             self.drop_key(&call, key);
         }
         if let Some(cold) = to_release.cold {
-            self.frame.call(|| drop(cold)); // an end that it is too late for has a reason of the user's
+            self.frame.call(|| drop(cold)); // a pending end may have a reason of the user's
         }
         self.common.return_place();
     }
 
-    /// Releases secondary watches, the last first, `max` at most; returns how many. Keys without
-    /// waiters go to `emptied_key`, with nothing locked.
+    /// Releases secondary watches, the last first, `max` at most; returns how many. Calls
+    /// `emptied_key` with each key that has no waiters left, with nothing locked.
     #[inline(never)]
     pub(super) fn release_secondaries(
         &self,
@@ -141,7 +141,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             to_release,
         } = ended;
         let due_ns = to_release.due_ns;
-        // Apart, so that a panic of the first one does not keep the other from being called.
+        // Two separate calls, so that a panic in the first does not prevent the second.
         self.call_back(to_release, || {
             if matches!(outcome, Outcome::Expired) {
                 let driver = self.frame.driver();
@@ -152,12 +152,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         });
     }
 
-    /// Makes the calls that end an operation, with nothing locked: the only place where the engine
-    /// does. Until then the operation kept its place.
+    /// Makes the calls that end an operation, with nothing locked. The engine makes them only here.
+    /// Until then the operation keeps its place.
     #[inline(always)]
     fn call_back(&self, to_release: ToRelease<K>, calls: impl FnOnce()) {
-        // 1. What is left of it in the purgatory. A task that is woken may park again, and finds the
-        //    place free.
+        // 1. Release its key and its place first: a task that is woken may park again, and finds
+        //    the place free.
         if needs_drop::<K>() {
             if let Some(key) = to_release.emptied_key {
                 self.frame.call(|| drop(key));
@@ -171,7 +171,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if to_release.has_place && failpoint!(AnsweredKeepsPlace) {
             self.common.return_place();
         }
-        // 3. An end that was beaten has a reason of the user's.
+        // 3. Drop a pending end that lost: it may have a reason of the user's.
         if let Some(cold) = to_release.cold {
             self.frame.call(|| drop(cold));
         }

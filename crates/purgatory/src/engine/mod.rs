@@ -38,8 +38,8 @@
 //! mod < finish < check < walk < signal, park, end < sweep, timer
 //! ```
 //!
-//! [`versions`] and [`sweep_plan`] know no purgatory. What every form has is its
-//! [table](crate::table)'s, of which the [`Kernel`] is the inside.
+//! [`versions`] and [`sweep_plan`] do not know the purgatory. The parts that every form has are in
+//! the [table](crate::table); the [`Kernel`] is the inside of one.
 
 pub(crate) mod check;
 pub(crate) mod end;
@@ -67,32 +67,32 @@ use crate::{
 
 pub(crate) type LockedShard<'a, K, O> = ShardGuard<'a, Shard<K, O>>;
 
-/// The settings that a purgatory alone has. Those that are code are `dyn`: what a program does not
-/// ask for is not in its binary.
+/// The settings that only a purgatory has. Those that are code are `dyn`, so that a program's
+/// binary has only the code that it asks for.
 pub struct Rules<K: WatchKey, O: DelayedOperation> {
-    /// Every callback runs on the executor, not only those of expired operations.
+    /// True if every callback runs on the executor, not only those of expired operations.
     pub(crate) callbacks_on_executor: bool,
     /// Plans the sweeps; `None` for none.
     pub(crate) sweeps: Option<PlanSweeps<K, O>>,
-    /// There is a last check when time is up. Called for each operation that this check or a sweep
-    /// completes.
+    /// If set, operations have a last check when their time is up. Called for each operation that a
+    /// last check or a sweep completes.
     pub(crate) on_missed: Option<OnMissed<K, O>>,
 }
 
-/// Plans the sweeps of a purgatory that was made just now.
+/// Plans the sweeps of a new purgatory.
 type PlanSweeps<K, O> = Box<dyn FnOnce(&Arc<Core<K, O>>) -> Arc<dyn Sweeps> + Send + Sync>;
 
-/// Is called for an operation that a check without an event completed.
+/// Called for an operation that a check without an event completed.
 type OnMissed<K, O> = Box<dyn Fn(&Arc<Core<K, O>>, TimerHandle) + Send + Sync>;
 
 /// State that all handles of a purgatory share.
 pub(crate) type Core<K, O> = TableOf<Kernel<K, O>, Shard<K, O>, CallbackJob<K, O>>;
 
-/// The part of that which a purgatory alone has.
+/// The part of that state that only a purgatory has.
 pub(crate) struct Kernel<K: WatchKey, O: DelayedOperation> {
     rules: Rules<K, O>,
     versions: Versions,
-    /// When everything is checked without an event, if the purgatory was built so.
+    /// The plan of the sweeps, if the purgatory was built with them.
     sweeps: OnceLock<Arc<dyn Sweeps>>,
     /// Operations that ended without being parked. Not the model's atomic: nothing depends on it.
     ended_at_once: Count,
@@ -128,7 +128,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Calls `act` for each item under the lock of its operation's first shard. Consecutive items
-    /// of one shard share a lock hold, which may be that of a shard that is locked already.
+    /// of one shard share a lock hold; `locked` serves the first items if they are in that shard.
     #[inline]
     fn each_in_first_shard<'a, T>(
         &'a self,
@@ -139,7 +139,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     ) {
         for item in items {
             let handle = handle_of(&item);
-            // Unlock before locking another: never two at once.
+            // Unlock this shard before locking another: never two at once.
             if locked
                 .as_ref()
                 .is_some_and(|shard| shard.number() != handle.shard())
@@ -151,7 +151,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Sees to it that a sweep comes, if the purgatory has them, after an operation was parked.
+    /// After an operation was parked, makes sure that a sweep is planned, if the purgatory has
+    /// sweeps.
     pub(super) fn sweep_after(&self, parked_ns: u64) {
         if let Some(sweeps) = self.engine.sweeps.get() {
             sweeps.parked_at(parked_ns);

@@ -1,12 +1,13 @@
-//! Parking: check, watch every key, check again if an event came by.
+//! Parking: check, watch every key, check again if an event came meanwhile.
 //!
-//! 1. Read each key's version, then check. True: over, and nothing else was touched.
-//! 2. *One key*: under its shard's lock compare the version. Unchanged: put the operation in, on
-//!    the wheel and on the key's list.
-//! 3. *Several keys*, or one whose version has changed: put an entry into the first key's shard,
-//!    held by this thread; watch the other keys in their shards, one after the other, comparing
-//!    versions; then check the payload in as any holder does. A changed version counts as an event
-//!    that found the entry held, so the holder checks again.
+//! 1. Read each key's version, then check. If the check comes true, the operation ends, and nothing
+//!    else was touched.
+//! 2. *One key*: compare the version under the lock of the key's shard. If it is unchanged, put the
+//!    operation on the wheel and on the key's list.
+//! 3. *Several keys*, or one whose version has changed: put an entry, held by this thread, into the
+//!    first key's shard; watch the other keys in their shards, one at a time, comparing versions;
+//!    then check the payload in as any holder does. A changed version counts as an event that found
+//!    the entry held, so the holder checks again.
 
 use std::{collections::HashSet, mem::forget, slice, sync::Arc};
 
@@ -23,11 +24,11 @@ use crate::{
     watches::{WatchKey, Watches},
 };
 
-/// Keys up to this number are compared each with each before they are put into a set.
+/// Up to this number of keys, all pairs of hashes are compared before the keys are put into a set.
 const FEW_KEYS: usize = 8;
 
-/// A place among `max_parked` of an operation that was checked, until an entry has it. Dropped before
-/// that, it returns the place and counts the check: no shard does then.
+/// The place among `max_parked` of an operation that was checked, until an entry has it. If this is
+/// dropped before, it returns the place and counts the check, which no shard counts then.
 struct PlaceGuard<'a, K: WatchKey, O: DelayedOperation> {
     core: &'a Core<K, O>,
 }
@@ -39,8 +40,8 @@ impl<K: WatchKey, O: DelayedOperation> Drop for PlaceGuard<'_, K, O> {
     }
 }
 
-/// An operation whose keys are not all watched yet. Dropped then, as when a key's `Eq` panics, it
-/// takes the operation's entry and watches away, and counts its check.
+/// An operation whose keys are not all watched yet. If this is dropped, as when a key's `Eq`
+/// panics, it removes the operation's entry and watches, and counts its check.
 struct Arriving<'a, K: WatchKey, O: DelayedOperation> {
     core: &'a Arc<Core<K, O>>,
     handle: TimerHandle,
@@ -48,7 +49,7 @@ struct Arriving<'a, K: WatchKey, O: DelayedOperation> {
 }
 
 impl<K: WatchKey, O: DelayedOperation> Arriving<'_, K, O> {
-    /// All keys are watched: the entry stays. Returns its last secondary watch.
+    /// Keeps the entry, as all keys are watched. Returns its last secondary watch.
     fn arrived(self) -> Option<SecondaryId> {
         let last_secondary = self.last_secondary;
         forget(self);
@@ -58,7 +59,7 @@ impl<K: WatchKey, O: DelayedOperation> Arriving<'_, K, O> {
 
 impl<K: WatchKey, O: DelayedOperation> Drop for Arriving<'_, K, O> {
     fn drop(&mut self) {
-        // Holder removes: it is there.
+        // Holder removes: the entry is there.
         let withdrawn = self.core.first_shard_of(self.handle).withdraw(self.handle);
         if let Some(mut to_release) = withdrawn {
             to_release.last_secondary = self.last_secondary;
@@ -69,8 +70,8 @@ impl<K: WatchKey, O: DelayedOperation> Drop for Arriving<'_, K, O> {
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Parks an operation; `finish_now` finishes one that ends at once. A refused one is handed back
-    /// with nothing locked, counted and traced.
+    /// Parks an operation; `finish_now` finishes one that ends at once. A refused operation is
+    /// handed back with nothing locked; the refusal is counted and traced.
     #[inline(always)]
     pub(crate) fn park_or<P: ToPark<O>>(
         self: &Arc<Self>,
@@ -79,13 +80,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         timeout: Timeout,
         finish_now: impl FnOnce(&Call<'_>, P, Outcome),
     ) -> Result<Parking, Refused<O>> {
-        // Refused unchecked: whoever saw a shutdown return is refused also if its condition holds, so
-        // that a loop of waits ends.
+        // Refuse before the check: after a shutdown has returned, a wait is refused even if its
+        // condition holds, so that a loop of waits ends.
         if let Some(reason) = self.refuses_keys(watches.keys) {
             self.frame.report_refusal(&reason);
             return Err(Refused::new(to_park.into_operation(), reason));
         }
-        // The clock first, since the deadline counts from the call.
+        // Read the clock first, since the deadline counts from the call.
         let arrival = self.arrival(timeout);
         // Most operations have one key: no list is made for it.
         let mut parked = if let [key] = watches.keys {
@@ -101,8 +102,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         parked
     }
 
-    /// Reports a refusal that came after the first look. A shutdown is its reason, also one since the
-    /// first check began.
+    /// Reports a refusal that came after the first look. If a shutdown has begun since then, it
+    /// becomes the reason.
     #[cold]
     fn report_late_refusal(&self, keys: &[K], reason: &mut WaitError) {
         if let Some(closed) = self.refuses_keys(keys) {
@@ -111,7 +112,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.frame.report_refusal(reason);
     }
 
-    /// Parks an operation that has several keys, each of which it watches once.
+    /// Parks an operation that has several keys. Watches each key once.
     #[inline(never)]
     fn park_under_several<P: ToPark<O>>(
         self: &Arc<Self>,
@@ -120,7 +121,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         arrival: Arrival,
         finish_now: impl FnOnce(&Call<'_>, P, Outcome),
     ) -> Result<Parking, Refused<O>> {
-        // 1. The watches: 28 comparisons at most tell that no two hashes are alike, as nearly always.
+        // 1. Make the watches. At most 28 comparisons tell that no two hashes are equal, as is
+        //    nearly always so.
         let mut watch_set = SmallVec::<[Watch<'_, K>; 4]>::new();
         let mut differ = watches.keys.len() <= FEW_KEYS;
         for key in watches.keys {
@@ -128,7 +130,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             differ = differ && watch_set.iter().all(|before| before.hash != watch.hash);
             watch_set.push(watch);
         }
-        // 2. Each key once, in the order of their first mention.
+        // 2. Keep each key once, in the order of first mention.
         if !differ {
             let mut known = HashSet::new();
             watch_set.retain(|watch| known.insert(watch.key));
@@ -136,9 +138,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.park_watching(to_park, &watch_set, watches, arrival, finish_now)
     }
 
-    /// Parks an operation under these watches, unless it ends at once. Inlined twice: what is known
-    /// of one watch is not asked.
-    // In a debug build each copy that is inlined has stack of its own for the operation.
+    /// Parks an operation under these watches, unless it ends at once. Inlined twice, so that the
+    /// copy for one watch does not test the number.
+    // In a debug build each inlined copy would have stack of its own for the operation.
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn park_watching<P: ToPark<O>>(
         self: &Arc<Self>,
@@ -163,7 +165,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return Ok(Parking::AtOnce);
         }
 
-        // 2. Take a place. Dropped before the operation is parked, the guard returns it.
+        // 2. Take a place. If the operation is not parked, the guard returns it.
         let operation = to_park.into_operation();
         if let Some(full) = self.common.take_place() {
             self.count_unparked();
@@ -171,8 +173,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         let place = PlaceGuard { core: self };
 
-        // 3. Lock the first key's shard. The key's `Eq` or `Clone` may panic: the shard is unlocked
-        //    then, before the operation is dropped.
+        // 3. Lock the first key's shard. If the key's `Eq` or `Clone` panics, the shard is unlocked
+        //    before the operation is dropped.
         let (first, others) = watch_set.split_first().expect("an operation has keys");
         let mut shard = self.shard_of(first.hash);
         if let Some(reason) = shard.refuses() {
@@ -193,7 +195,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
 
         // 5. Otherwise this thread holds it until all keys are watched, and checks it again if an
-        //    event came by meanwhile.
+        //    event came meanwhile.
         let handle = self.insert_entry(&mut shard, record, arrival, watches, None);
         drop(shard);
         forget(place);
@@ -201,8 +203,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.watch_others(&call, operation, handle, others, event_passed)
     }
 
-    /// Watches the other keys of an operation that this thread holds, and checks it in: again if an
-    /// event came by meanwhile. Finishes it if it has ended.
+    /// Watches the other keys of an operation that this thread holds, and checks it in; checks it
+    /// again if an event came meanwhile. Finishes it if it has ended.
     #[inline(never)]
     fn watch_others(
         self: &Arc<Self>,
@@ -212,7 +214,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         others: &[Watch<'_, K>],
         mut event_passed: bool,
     ) -> Result<Parking, Refused<O>> {
-        // 1. Watch the keys, each in its shard. An event since the check is one to check for again.
+        // 1. Watch the keys, each in its shard, and note whether an event came since the check.
         let mut arriving = Arriving {
             core: self,
             handle,
@@ -238,7 +240,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let held = CheckedOut::new(handle, operation, Cause::Event);
         let checked_in = first_shard.check_in(held, ended_at);
         drop(first_shard);
-        // 3. It ends at once, if a check for a later event comes true.
+        // 3. Check again if an event came. If that comes true, the operation ends at once.
         let ended = match checked_in {
             CheckedIn::Parked => None,
             CheckedIn::CheckAgain(held) => self.check_held(held).1,
@@ -260,8 +262,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.frame.count_rare(|rare| rare.checks += 1);
     }
 
-    /// Puts an operation into the shard of its first key, whose record this is, or an entry for one
-    /// that its parker holds. Always inlined: most parking is this.
+    /// Inserts an operation into the shard of its first key, which has this record; without a
+    /// payload, an entry for the operation that its parker holds. Always inlined: most of parking
+    /// is this.
     #[inline(always)]
     fn insert_entry(
         &self,
@@ -271,7 +274,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         watches: &Watches<'_, K>,
         payload: Option<O>,
     ) -> TimerHandle {
-        // The sequence of the operation before, when order matters over several shards.
+        // The sequence of the operation before, when the order across shards matters.
         let follows = self.common.follows();
         let scheduled = shard.park_at(record, arrival, watches, follows, payload);
         if arrival.deadline_tick.is_some() {

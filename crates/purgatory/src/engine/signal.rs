@@ -1,9 +1,9 @@
 //! Signals: a thread that has made a condition true signals the key that stands for it.
 //!
 //! An *event* walks the key's waiters in the order they were parked, a batch at a time. It checks
-//! the batch out (waiters that are held already are left a request), runs the checks with nothing
-//! locked, and checks the batch in. Then the callbacks of what ended run. Most entries are in the
-//! key's own shard: they are checked out in the lock hold that finds them.
+//! the batch out (if a waiter is held already, its holder is left a request), runs the checks with
+//! nothing locked, and checks the batch in. Then it calls back the operations that ended. Most
+//! entries are in the key's own shard: they are checked out in the lock hold that finds them.
 
 use std::{
     any::Any,
@@ -33,7 +33,7 @@ pub(crate) enum Event<'a> {
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Signals a key; returns how many operations this call completed. Inside a callback the signal
-    /// waits for the outermost call.
+    /// is left to the outermost call.
     #[inline]
     pub(crate) fn signal<Q: KeyRef<K> + ?Sized>(
         self: &Arc<Self>,
@@ -49,8 +49,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.signal_now(&call, key, hash, event)
     }
 
-    /// Signals several keys, and checks each operation once, however many of them it watches. Inside
-    /// a callback the signal waits for the outermost call. The keys are dropped behind it.
+    /// Signals several keys, and checks each operation once, however many of the keys it watches.
+    /// Inside a callback the signal is left to the outermost call. The keys are dropped after it.
     pub(crate) fn signal_several(self: &Arc<Self>, keys: Vec<K>) {
         let call = self.frame.enter();
         if call.is_nested() {
@@ -62,7 +62,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 core.drop_each(&call, keys);
             });
         } else {
-            // Two panics of a key at once are an abort.
+            // Catch a panic of a key: a second one, as the keys are dropped, would abort.
             let signal = || self.signal_several_now(&call, &keys);
             let signalled = catch_unwind(AssertUnwindSafe(signal));
             self.drop_each(&call, keys);
@@ -78,12 +78,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return;
         }
         self.warn_stuck_checks();
-        // 1. An event of each key: list its waiters, each once.
+        // 1. Begin an event of each key, and list the waiters of all, each once.
         let mut known = HashSet::new();
         let mut waiters = Vec::new();
         let mut panicked = None;
         for key in keys {
-            // The panic of a key's `Eq` takes no event from the others.
+            // If one key's `Eq` panics, the other keys still have their events.
             let listed = catch_unwind(AssertUnwindSafe(|| {
                 let hash = self.hash(key);
                 let shard = self.shard_of(hash);
@@ -94,7 +94,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             panicked = panicked.or(listed.err());
         }
         waiters.retain(|&handle| known.insert(handle));
-        // 2. Check them. One that is held by then is left a request.
+        // 2. Check them. If one is held by then, its holder is left a request.
         let mut batch = Batch::new();
         for together in waiters.chunks(CHECK_BATCH) {
             let handles = together.iter().copied();
@@ -113,8 +113,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Leaves a signal inside a check or callback to the outermost call. If nothing waits for its
-    /// key, it only counts as an event, at once.
+    /// Leaves a signal inside a check or callback to the outermost call. If no operation waits
+    /// under its key, only counts the event, at once.
     #[cold]
     fn queue_signal<Q: KeyRef<K> + ?Sized>(self: &Arc<Self>, key: &Q, hash: u64, event: Event<'_>) {
         let shard = self.shard_of(hash);
@@ -123,7 +123,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return;
         };
         drop(shard);
-        // An argument is the caller's and stays here: the queued event is one without.
+        // The argument is borrowed from the caller, so the queued event has none.
         let is_for_one = matches!(event, Event::One);
         let core = self.clone();
         enqueue(move || core.signal_queued(key, hash, is_for_one));
@@ -136,7 +136,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.drop_key(&self.frame.enter(), key);
     }
 
-    /// Signals a key as [`signal_now`](Self::signal_now) does, where a call more costs nothing.
+    /// Signals a key as [`signal_now`](Self::signal_now) does, where the cost of a call does not
+    /// matter.
     #[inline(never)]
     fn signal_out_of_line(
         self: &Arc<Self>,
@@ -196,8 +197,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         completed
     }
 
-    /// Checks the waiters of a key one after the other, until a check of this call has come true: an
-    /// operation that another thread completed meanwhile has not used the event up.
+    /// Checks the waiters of a key one at a time, until a check of this call comes true. An
+    /// operation that another thread completes meanwhile does not use the event up.
     fn check_until_one(self: &Arc<Self>, call: &Call<'_>, begun: Waited<'_, K, O>) -> bool {
         let mut next = None;
         let mut walk = self.walk(begun);
@@ -216,7 +217,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         false
     }
 
-    /// Counts an event, under the lock of its key's shard. Returns the key's record; `None` when
+    /// Counts an event, under the lock of its key's shard. Returns the key's record; `None` if
     /// nothing waits.
     #[inline]
     fn begin_event<Q: KeyRef<K> + ?Sized>(
@@ -225,7 +226,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         key: &Q,
         hash: u64,
     ) -> Option<u32> {
-        // The condition is true by now: a thread that parks sees that, or this count.
+        // The condition is true by now, so a thread that parks sees that, or else this count.
         self.engine.versions.count_event(hash);
         shard.find(key, hash)
     }

@@ -1,9 +1,9 @@
-//! Rechecks: *sweeps* over everything parked, one each `recheck_every`.
+//! Rechecks: *sweeps* over all parked operations, one every `recheck_every`.
 //!
-//! A sweep checks each operation that has been parked for an interval as an event does, and leaves
-//! the holder of one that is held the request of an event. No event came, so a check that comes true
-//! here was missed. Sweeps run on the executor, in bounded steps. When they begin is [planned]
-//! apart.
+//! A sweep checks each operation that has been parked for an interval, as an event does; if the
+//! operation is held, its holder is left the same request. There was no event, so if a check comes
+//! true here, one was missed. Sweeps run on the executor, in bounded steps. A separate file
+//! [plans][planned] when they begin.
 //!
 //! [planned]: super::sweep_plan
 
@@ -28,26 +28,26 @@ use crate::{
     watches::WatchKey,
 };
 
-/// Operations that one job of a sweep checks at most. Its rest goes to the end of the executor's
-/// queue, so that it delays callbacks by little.
+/// The most operations that one job of a sweep checks. The rest goes to the end of the executor's
+/// queue, so that a sweep delays callbacks little.
 const SWEPT_BY_JOB: usize = 64;
 
 /// A sweep under way.
 struct Sweep {
-    /// The tick at which it fell due.
+    /// The tick at which it was due.
     due_tick: u64,
     tour: Tour,
-    /// Operations that are listed and still to be checked.
+    /// Operations that are listed but not checked yet.
     listed: vec::IntoIter<TimerHandle>,
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Plans the sweeps of a purgatory that was made just now.
+    /// Plans the sweeps of a new purgatory.
     pub(crate) fn plan_sweeps(self: &Arc<Self>, every: Duration) -> Arc<dyn Sweeps> {
         let core = Arc::downgrade(self);
         SweepPlan::new(self.frame.driver(), every, move |due_tick| {
             if let Some(core) = core.upgrade() {
-                // A job does it, and drops the purgatory if that was the last reference to it.
+                // A job runs the sweep, and drops the purgatory if it has the last reference.
                 core.queue_sweep(Sweep {
                     due_tick,
                     tour: Tour::default(),
@@ -63,8 +63,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let executor = self.frame.executor.clone();
         executor.execute(Job::new(move || {
             self.frame.run_queued(queued_ns, None, |call| {
-                // An executor that is closed runs the rest of a sweep inside the job that hands it
-                // over. That job goes on with it, so that it needs no stack.
+                // A closed executor runs the rest of a sweep inside the job that hands it over.
+                // Then queue the rest for the outermost call, so that it needs no stack.
                 let core = self.clone();
                 if call.is_nested() && !self.frame.executor.runs_in_place() {
                     enqueue(move || core.clone().sweep_on(&core.frame.enter(), sweep));
@@ -75,19 +75,19 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }));
     }
 
-    /// Goes on with a sweep, for [`SWEPT_BY_JOB`] operations; then another job does.
+    /// Goes on with a sweep for [`SWEPT_BY_JOB`] operations, then leaves the rest to another job.
     fn sweep_on(self: Arc<Self>, call: &Call<'_>, mut sweep: Sweep) {
         let Some(sweeps) = self.engine.sweeps.get() else {
             return;
         };
-        // 1. What was parked by then has been parked for an interval.
+        // 1. Take the time by which an operation must have been parked, an interval ago.
         let tick = self.frame.driver().config.tick;
         let now_ns = self.frame.timed_end();
         let every_ns = u64::try_from(sweeps.every().as_nanos()).unwrap_or(u64::MAX);
         let parked_by_ns = now_ns
             .unwrap_or(tick.start_ns(sweep.due_tick))
             .saturating_sub(every_ns);
-        // 2. Check it, a batch at a time.
+        // 2. Check those operations, a batch at a time.
         let mut budget = SWEPT_BY_JOB;
         if self.frame.executor.runs_in_place() {
             budget = usize::MAX;
@@ -108,14 +108,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.queue_sweep(sweep);
     }
 
-    /// Lists the operations of the next shard that has some, in the order in which they were parked;
-    /// all operations at once, where their order matters over the shards. Empty at the end.
+    /// Lists the operations of the next shard that has some, or of all shards where the order
+    /// across shards matters, in the order of parking. Empty at the end.
     fn listed_next(&self, tour: &mut Tour) -> Vec<TimerHandle> {
         let mut listed = Vec::new();
         while let Some((shard, handles)) = tour.next(&self.shards) {
             drop(shard);
             listed.extend_from_slice(&handles);
-            // A step that is not full was the last of its shard.
+            // A step that is not full is the last of its shard.
             if handles.len() < BUDGET && !self.frame.driver().config.manual {
                 break;
             }
@@ -124,8 +124,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         listed
     }
 
-    /// Checks those of some operations together that have been parked for an interval, and calls
-    /// those back that ended.
+    /// Checks together those of the operations that have been parked for an interval, and calls
+    /// back those that ended.
     fn check_for_sweep(
         self: &Arc<Self>,
         call: &Call<'_>,
@@ -143,8 +143,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             },
         );
         let mut ended = self.check_together(&mut batch, None);
-        // 2. All are out of every watch list before the first is called back: here, without a
-        //    second job.
+        // 2. Take all out of every watch list, then call them back: here, without a second job.
         for ended in &mut ended {
             self.release(call, &mut ended.to_release);
         }

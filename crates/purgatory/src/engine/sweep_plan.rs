@@ -1,12 +1,13 @@
-//! When sweeps begin: the next one is a task on a wheel of its own. Knows no purgatory.
+//! The plan of when sweeps begin: the next sweep is a task on a wheel of its own. This file does
+//! not know the purgatory.
 //!
-//! - **One sweep**: from the thread that sets `planned` until the sweep that finds nothing parked,
-//!   there is one task on the wheel or one sweep under way, which plans the next as it ends. So none
-//!   runs beside another.
-//! - **Idle**: a sweep that finds nothing parked plans no other. It clears `planned` and then looks
-//!   into each shard that is made; a thread that has parked looks at `planned` after it left the
-//!   shard. So one of the two sees the other, also in a shard that is made meanwhile (Seen, in
-//!   timer-core's `driver/shards`).
+//! - **One sweep**: from the moment a thread sets `planned` until a sweep finds nothing parked,
+//!   there is one task on the wheel or one sweep under way, which plans the next as it ends. So no
+//!   two sweeps run at once.
+//! - **Idle**: a sweep that finds nothing parked does not plan the next. It clears `planned` and
+//!   then looks into each shard made so far; a thread that has parked reads `planned` after it
+//!   unlocked the shard. So one of the two sees the other, even in a shard that is made meanwhile
+//!   (Seen, in timer-core's `driver/shards`).
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,36 +21,36 @@ use crate::sync::{AtomicBool, AtomicU64, Ordering};
 /// No sweep is due.
 const NOT_DUE: u64 = u64::MAX;
 
-/// The plan of a purgatory's sweeps, as it sees it.
+/// The plan of the sweeps, as the purgatory sees it.
 pub(crate) trait Sweeps: Send + Sync {
     /// Returns the interval.
     fn every(&self) -> Duration;
 
-    /// Sees to it that a sweep comes, after an operation was parked at `now_ns`.
+    /// Makes sure that a sweep is planned, after an operation was parked at `now_ns`.
     fn parked_at(&self, now_ns: u64);
 
-    /// Plans the sweep after one that fell due at a tick, as that ends, unless nothing is parked.
+    /// Plans the next sweep as the one that was due at `due_tick` ends, unless nothing is parked.
     /// `now_ns` is `None` if the clock panics.
     fn ended(&self, due_tick: u64, now_ns: Option<u64>, is_idle: &dyn Fn() -> bool);
 }
 
-/// When sweeps begin.
+/// The plan of when sweeps begin.
 pub(super) struct SweepPlan {
     every: Duration,
     tick: TickLength,
-    /// One wheel, with the next sweep.
+    /// A single wheel, with the next sweep.
     wheel: Shards<TimingWheel<()>>,
-    /// A sweep is on the wheel or under way.
+    /// True while a sweep is on the wheel or under way.
     planned: AtomicBool,
-    /// The tick of the sweep that this round of the timer is to begin.
+    /// The tick of the sweep that this round of the timer begins.
     due_tick: AtomicU64,
     /// Begins a sweep, on the executor.
     begin: Box<dyn Fn(u64) + Send + Sync>,
 }
 
 impl SweepPlan {
-    /// Makes a plan and attaches it. Sweeps are a tick apart at least; `begin` begins one that fell due
-    /// at a tick.
+    /// Makes a plan and attaches it. Sweeps are at least a tick apart. `begin` begins the sweep
+    /// that was due at a tick.
     pub(super) fn new(
         driver: &Driver,
         every: Duration,
@@ -64,7 +65,7 @@ impl SweepPlan {
             due_tick: AtomicU64::new(NOT_DUE),
             begin: Box::new(begin),
         });
-        // A timer that was shut down meanwhile closes the purgatory, too.
+        // If the timer was shut down meanwhile, it closes the purgatory as well.
         let _ = driver.attach(&plan, &plan.wheel);
         plan
     }
@@ -85,7 +86,7 @@ impl Sweeps for SweepPlan {
     }
 
     fn parked_at(&self, now_ns: u64) {
-        // The first to come plans one; the others only look.
+        // The first thread plans a sweep; the others only read the flag.
         if !self.planned.load(Ordering::Relaxed) && !self.planned.swap(true, Ordering::AcqRel) {
             let due_tick = self.tick.deadline(now_ns, self.every);
             self.plan(self.tick.round_down(now_ns), due_tick);
@@ -93,7 +94,7 @@ impl Sweeps for SweepPlan {
     }
 
     fn ended(&self, due_tick: u64, now_ns: Option<u64>, is_idle: &dyn Fn() -> bool) {
-        // 1. Idle: a thread that parks from here on plans one itself.
+        // 1. Idle: a thread that parks from here on plans a sweep itself.
         if is_idle() {
             self.planned.store(false, Ordering::Release);
             if failpoint!(IdleSweepLooksOnce)
@@ -103,7 +104,8 @@ impl Sweeps for SweepPlan {
                 return;
             }
         }
-        // 2. An interval after this one fell due, or after its end, if that took longer.
+        // 2. Plan the next one an interval after this one was due, or after its end if it took
+        //    longer.
         let ticks = self.tick.deadline(0, self.every);
         let now_tick = now_ns.map_or(due_tick, |now_ns| self.tick.round_down(now_ns));
         let mut next = due_tick.saturating_add(ticks);
@@ -121,7 +123,7 @@ impl WheelOwner for SweepPlan {
             task.take();
             self.due_tick.store(now_tick, Ordering::Release);
         });
-        // It counts as handed down: no task of the program's fired.
+        // Count the sweep as handed down, since no task of the program's fired.
         advanced.cascaded += advanced.fired;
         advanced.fired = 0;
         wheel.advanced(advanced.next_due);
@@ -139,6 +141,6 @@ impl WheelOwner for SweepPlan {
         self.wheel.look(shard)
     }
 
-    /// Nothing is left to do: the purgatory's own wheels close, and no sweep falls due any more.
+    /// Does nothing: the purgatory's own wheels close, and no sweep becomes due any more.
     fn timer_closed(self: Arc<Self>) {}
 }

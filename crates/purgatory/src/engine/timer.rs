@@ -1,13 +1,13 @@
-//! The kernel as the inside of its table: wheels that advance, the jobs of what they find due, and ends
-//! that the table asks for.
+//! The kernel as the inside of its table: it advances the wheels, makes jobs of due operations, and
+//! ends operations as the table asks.
 //!
-//! An operation whose time is up ends. Or it has its *last check* first, without an event, if the
-//! purgatory was built so. Both run on the executor, since neither the timer's thread nor another
-//! caller is to wait for user code. But if a thread has the operation under check just then, that one
-//! checks it once more, and ends it.
+//! An operation whose time is up ends. If the purgatory was built so, it has its *last check*
+//! first, without an event. Check and callback run on the executor, since neither the timer's
+//! thread nor another caller must wait for user code. But if a thread has the operation under check
+//! just then, that thread runs the last check and ends it.
 //!
-//! Until its last check an entry is held, with its end pending as Expired, so only that check
-//! changes how the operation ends.
+//! Until its last check an entry is held, with Expired as its pending end, so only that check can
+//! change how the operation ends.
 
 use std::{
     collections::VecDeque,
@@ -32,12 +32,12 @@ use crate::{
     watches::WatchKey,
 };
 
-/// Secondary watches of an expired operation that are released on the thread that advances the
-/// wheels; the others are released as its callback runs.
+/// The most secondary watches of an expired operation that are released on the thread that advances
+/// the wheels. The job of its callback releases the others.
 const RELEASED_AT_ONCE: usize = 16;
 
-/// Secondary watches that one job releases at most. Its rest goes to the end of the executor's
-/// queue, so that operations with many keys delay the others' callbacks by little.
+/// The most secondary watches that one job releases. The rest of the job goes to the end of the
+/// executor's queue, so that operations with many keys delay other callbacks little.
 const RELEASED_BY_JOB: usize = 2048;
 
 impl<K: WatchKey, O: DelayedOperation> Inside for Kernel<K, O> {
@@ -55,7 +55,7 @@ impl<K: WatchKey, O: DelayedOperation> Inside for Kernel<K, O> {
 
     fn advance(table: &Core<K, O>, shard: usize, now: u64) -> Advanced {
         table.warn_stuck_checks();
-        // The clock is read before the lock is taken. What is found is kept until the round is over.
+        // The clock is read before the lock is taken. Jobs are kept until the round is over.
         let ended_at = table.frame.ending_at();
         let tick = table.frame.driver().config.tick;
         let mut due = table.due.lock();
@@ -69,8 +69,8 @@ impl<K: WatchKey, O: DelayedOperation> Inside for Kernel<K, O> {
     }
 
     fn queue(table: &Arc<Core<K, O>>, mut jobs: Vec<CallbackJob<K, O>>, under_way: Vec<UnderWay>) {
-        // Release the first watches here. A manual timer has no reaper that other owners wait for:
-        // it releases all of them.
+        // Release the first watches here. On a manual timer release all: it has no reaper for which
+        // other owners wait.
         let mut at_once = RELEASED_AT_ONCE;
         if table.frame.driver().config.manual {
             at_once = usize::MAX;
@@ -82,7 +82,7 @@ impl<K: WatchKey, O: DelayedOperation> Inside for Kernel<K, O> {
                 table.release_secondaries(last, at_once, &mut |key| emptied_keys.push(key));
             }
         }
-        // Hand the rest over. Keys are the user's, so the executor drops them, too.
+        // Hand over the rest, and the keys: their drop is user code.
         let queued_ns = table.frame.callbacks_queued(jobs.len());
         let core = table.clone();
         table.frame.executor.execute(Job::new(move || {
@@ -101,7 +101,8 @@ impl<K: WatchKey, O: DelayedOperation> Inside for Kernel<K, O> {
         while let Some((mut shard, handles)) = tour.next(&table.shards) {
             for handle in handles {
                 claimed.extend(shard.claim(handle, outcome, ended_at).reached());
-                // What a thread holds is left a request; a shutdown waits for it.
+                // If a thread holds the operation, it is left a request, and a shutdown waits for
+                // it.
                 shard.hold_shutdown(handle, &table.frame.closing);
             }
         }
@@ -120,8 +121,8 @@ impl<K: WatchKey, O: DelayedOperation> Inside for Kernel<K, O> {
         let claimed = first_shard.claim(handle, &outcome, ended_at);
         drop(first_shard);
         claimed.map(|mut ended| {
-            // Not its copy: the last copy of a reason is dropped with the operation, where a panic of
-            // that is contained.
+            // Put in the original, not its copy: the last copy of a reason is dropped with the
+            // operation, where a panic of its drop is contained.
             ended.outcome = outcome;
             table.finish(&call, ended);
         })
@@ -133,13 +134,13 @@ impl<K: WatchKey, O: DelayedOperation> Inside for Kernel<K, O> {
     }
 
     fn keys_of(table: &Core<K, O>, handle: TimerHandle) -> Option<Vec<K>> {
-        // 1. The first.
+        // 1. Clone the first key.
         let mut first_shard = table.first_shard_of(handle);
         let (entry, first_key) = first_shard.show(handle)?;
         let mut last_secondary = entry.last_secondary;
         let first_key = first_key.clone();
         drop(first_shard);
-        // 2. The others, the last first.
+        // 2. Clone the others, the last first.
         let mut keys = Vec::new();
         while let Some(secondary) = last_secondary {
             let shard = table.shards.lock(secondary.shard as usize);
@@ -163,8 +164,8 @@ impl<K: WatchKey, O: DelayedOperation> Inside for Kernel<K, O> {
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Runs what was queued, on the executor, in order. A shutdown has each under way until its
-    /// callback is over. After [`RELEASED_BY_JOB`] watches another job of the executor goes on.
+    /// Runs queued jobs on the executor, in order. A shutdown has each under way until its callback
+    /// is over. After [`RELEASED_BY_JOB`] watches another job of the executor goes on.
     fn run_jobs(
         self: Arc<Self>,
         mut jobs: VecDeque<CallbackJob<K, O>>,
@@ -176,7 +177,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             budget = usize::MAX;
         }
         while let Some(mut job) = jobs.pop_front() {
-            // Release what is left of its watches first, within the budget.
+            // Release its remaining watches first, within the budget.
             if let CallbackJob::Call(ended) = &mut job {
                 let last = &mut ended.to_release.last_secondary;
                 if last.is_some() {
@@ -188,8 +189,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                     jobs.push_front(job);
                     let core = self.clone();
                     let rest = move || core.run_jobs(jobs, queued_ns, under_way);
-                    // An executor that is closed runs it here. The outermost call goes on with what
-                    // is left then, so that it needs no stack.
+                    // A closed executor runs the rest inside the job that hands it over. Then leave
+                    // it to the outermost call, so that it needs no stack.
                     let call = self.frame.enter();
                     if call.is_nested() {
                         enqueue(rest);
@@ -203,7 +204,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 .run_queued(queued_ns, under_way.pop(), |call| match job {
                     CallbackJob::Call(ended) => self.call_back_in(call, ended),
                     CallbackJob::LastCheck(held) => {
-                        // Called back here, without a second job.
+                        // Call it back here, without a second job.
                         if let (_, Some(mut ended)) = self.check_held(held) {
                             self.release(call, &mut ended.to_release);
                             self.call_back_in(call, ended);

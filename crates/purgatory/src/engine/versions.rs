@@ -1,7 +1,7 @@
 //! Versions: a count of events for each hash, by which a thread that parks notices an event that
 //! came between its check and its watch.
 //!
-//! - **Versions**: an event counts a version up before it walks, a park compares the version as it
+//! - **Versions**: an event raises a version before it walks, and a park compares the version as it
 //!   watches, both under the shard's lock. So no event between check and watch is lost.
 
 use std::{iter, sync::OnceLock};
@@ -10,19 +10,20 @@ use timer_core::MAX_SHARDS;
 
 use crate::sync::{AtomicU64, MODEL, Ordering, VERSIONS_PER_SHARD, mixed};
 
-/// The number of events on the keys of each hash.
+/// The counts of events on keys, by hash.
 ///
-/// An event counts its key's version up under the lock of the key's shard, after its condition came
-/// true and before it walks. A thread that parks reads the version, checks, and compares under the
-/// lock as it watches. Equal: no event came in between. Changed: check again.
+/// An event raises its key's version under the lock of the key's shard, after the condition came
+/// true and before it walks. A thread that parks reads the version, checks, and compares the
+/// version under the lock as it watches. If it is equal, no event came in between; if not, the
+/// thread checks again.
 ///
-/// Versions are made together, as the first is read, and never moved or reset. Keys that share one
-/// cost each other a needless check now and then. The versions of one shard are neighbours, so that
-/// events in different shards seldom write to one cache line.
+/// All versions are made when the first is read, and are never moved or reset. Keys that share a
+/// version cost each other a needless check now and then. The versions of one shard are neighbours,
+/// so that events in different shards seldom write to one cache line.
 #[derive(Debug)]
 pub(crate) struct Versions {
     versions: OnceLock<Box<[AtomicU64]>>,
-    /// The number of the last.
+    /// The number of the last version.
     last: usize,
 }
 
@@ -31,9 +32,9 @@ pub(crate) struct Versions {
 pub(super) struct Watch<'a, K> {
     pub(super) key: &'a K,
     pub(super) hash: u64,
-    /// As it was before the check.
+    /// The version before the check.
     version: u64,
-    /// As it is now.
+    /// The present version.
     present: &'a AtomicU64,
 }
 
@@ -44,14 +45,14 @@ impl Versions {
             versions: OnceLock::new(),
             last: shards * VERSIONS_PER_SHARD - 1,
         };
-        // A model does not see the cell.
+        // loom does not see the `OnceLock`: fill it first.
         if MODEL {
             versions.made();
         }
         versions
     }
 
-    /// Returns all of them, made as the first is used.
+    /// Returns all versions, made on first use.
     #[inline]
     fn made(&self) -> &[AtomicU64] {
         match self.versions.get() {
@@ -67,8 +68,8 @@ impl Versions {
         self.versions.get_or_init(|| all().collect())
     }
 
-    /// Reads the key's version. Call before the check; a later mismatch means an event came in
-    /// between.
+    /// Reads the key's version. Call this before the check; a later mismatch means that an event
+    /// came in between.
     #[inline]
     pub(super) fn watch<'a, K>(&'a self, key: &'a K, hash: u64) -> Watch<'a, K> {
         let present = self.of(hash);
@@ -95,20 +96,20 @@ impl Versions {
         &self.made()[self.number(hash)]
     }
 
-    /// The number of events so far. O(versions), without a lock.
+    /// Returns the number of events so far. O(versions), without a lock.
     pub(super) fn events(&self) -> u64 {
         let made = self.versions.get().into_iter().flatten();
         made.map(|version| version.load(Ordering::Relaxed)).sum()
     }
 
-    /// The version of a key of this hash. The upper bits of that are the shard's number.
+    /// Returns the number of the version for this hash. Its upper bits are the shard's number.
     fn number(&self, hash: u64) -> usize {
         mixed(hash, MAX_SHARDS * VERSIONS_PER_SHARD) & self.last
     }
 }
 
 impl<K> Watch<'_, K> {
-    /// Returns true when an event came since the watch was made. The caller holds the lock of the
+    /// Returns true if an event came since the watch was made. The caller holds the lock of the
     /// key's shard.
     pub(super) fn has_changed(&self) -> bool {
         let version = self.present.load(Ordering::Relaxed);
@@ -134,7 +135,7 @@ mod tests {
         }
     }
 
-    /// Whatever the bits are in which their hashes differ.
+    /// In whichever bits the hashes differ.
     #[test]
     fn hashes_that_are_alike_lie_in_many_shards() {
         for shift in 0..=u64::BITS - 6 {

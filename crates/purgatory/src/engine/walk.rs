@@ -1,7 +1,7 @@
 //! Walks over the waiters of one key.
 //!
-//! A walk sees the waiters that were present when it began, in the order they were parked, without
-//! those that have left before it came to them. It goes a bounded number of waiters at a time;
+//! A walk sees the waiters that were present when it began, in the order they were parked, except
+//! those that leave before it comes to them. It visits a bounded number of waiters at a time;
 //! nothing is locked in between.
 
 use timer_core::TimerHandle;
@@ -13,7 +13,7 @@ use crate::{
     watches::{KeyRef, WatchKey},
 };
 
-/// Waiters that are found under one lock hold where nothing is checked.
+/// The number of waiters found under one lock hold by a walk that checks nothing.
 const LIST_BATCH: usize = 128;
 
 /// A key that has waiters. Its shard is locked.
@@ -26,14 +26,14 @@ pub(crate) struct Waited<'a, K: WatchKey, O> {
 pub(crate) struct WaiterWalk<'a, K: WatchKey, O: DelayedOperation> {
     core: &'a Core<K, O>,
     shard: usize,
-    /// The key, until the first step.
+    /// The key, set until the first step.
     begins: Option<Waited<'a, K, O>>,
     /// Names the walk in its shard, while there are waiters left.
     cursor: Option<WalkId>,
 }
 
 impl<'a, K: WatchKey, O: DelayedOperation> WaiterWalk<'a, K, O> {
-    /// Finds the next waiters, at most this many. Returns their key's shard, still locked; `None` at
+    /// Finds the next waiters, at most `limit`. Returns their key's shard, still locked; `None` at
     /// the end.
     #[inline]
     fn find_next(&mut self, limit: usize, found: &mut Waiters) -> Option<LockedShard<'a, K, O>> {
@@ -47,9 +47,9 @@ impl<'a, K: WatchKey, O: DelayedOperation> WaiterWalk<'a, K, O> {
         Some(shard)
     }
 
-    /// Applies `act` to the next waiters, at most this many, each in its operation's first shard.
-    /// Where the key is the first one, that is the shard in which they were found, and it stays
-    /// locked. False at the end.
+    /// Applies `act` to the next waiters, at most `limit`, each in its operation's first shard. If
+    /// the key is the operation's first, that is the shard in which it was found, and it stays
+    /// locked. Returns false at the end.
     #[inline]
     pub(crate) fn next(
         &mut self,
@@ -105,8 +105,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         while walk.next(LIST_BATCH, &mut act) {}
     }
 
-    /// Lists the operations that wait for a key, in the order of parking and in bounded steps. Some
-    /// may have ended.
+    /// Lists the operations that wait under a key, in the order of parking and in bounded steps.
+    /// Some may have ended by then.
     pub(crate) fn waiters_of<'a>(&'a self, waited: Waited<'a, K, O>) -> Waiters {
         let mut waiters = Waiters::new();
         let mut walk = self.walk(waited);
