@@ -39,13 +39,13 @@ use crate::{
 /// # Cancel safety
 /// Dropping the future cancels the wait. The operation leaves the purgatory at once; an operation
 /// under check leaves when the call that checks it returns. A value that was yielded but not taken
-/// is dropped, inside a check or callback behind the [outermost call](crate::guide::your_code): make
-/// it a [guard that is returned on drop](crate::guide::recipes::deadline). Polling the future without
-/// awaiting its end, as a `select!` over `&mut` does, loses nothing.
+/// is dropped; inside a check or callback, the [outermost call](crate::guide::your_code) drops it
+/// later. So make it a [guard that is returned on drop](crate::guide::recipes::deadline). Polling
+/// the future without awaiting its end, as a `select!` over `&mut` does, loses nothing.
 ///
 /// A future does not keep its purgatory open. When the last handle is dropped, the wait ends as
-/// [`Dropped`](crate::CancelReason::Dropped). The future keeps its purgatory's memory, as those of
-/// the other forms do.
+/// [`Dropped`](crate::CancelReason::Dropped). The future keeps its purgatory's memory, as futures
+/// of the other forms do.
 ///
 /// # Panics
 /// Panics when polled again after it was ready.
@@ -54,26 +54,27 @@ pub struct WaitFuture<T> {
     source: Source<T>,
 }
 
-/// A result that is here is moved out of the future, never pinned.
+/// A result in the future is moved out of it, never pinned.
 impl<T> Unpin for WaitFuture<T> {}
 
-/// The place that a future takes its result from.
+/// The place from which a future takes its result.
 enum Source<T> {
-    /// Its operation was parked.
+    /// The operation was parked.
     Entry(PendingAnswer<T>),
-    /// It is here: the operation was not parked. Apart, since with their `Result` each future would
-    /// be larger.
+    /// The value is here, as the operation was not parked. Value and error are separate variants,
+    /// since a `Result` would make each future larger.
     Value(HandedBack<T>),
     Error(WaitError),
-    /// It was here, and was taken.
+    /// The result was here, and was taken.
     Taken,
 }
 
 impl<T> Future for WaitFuture<T> {
     type Output = Result<T, WaitError>;
 
-    /// A task of tokio that has used up its cooperative budget yields first (feature `tokio`).
-    #[inline(always)] // what it returns is copied on each way back
+    /// Polls the wait. A tokio task that has used up its cooperative budget yields first (feature
+    /// `tokio`).
+    #[inline(always)] // each return copies the result
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if must_yield(context.waker()) {
             return Poll::Pending;
@@ -121,7 +122,7 @@ impl<K: WatchKey> Purgatory<K> {
 }
 
 impl<E: Engine> Handle<E> {
-    /// Returns the future of a wait that is parked there.
+    /// Returns the future of a wait that is parked in this form.
     #[inline]
     pub(crate) fn future<T>(&self, at: TimerHandle) -> WaitFuture<T>
     where
@@ -141,7 +142,7 @@ impl<T> WaitFuture<T> {
         WaitFuture { source }
     }
 
-    /// Makes the future of an operation that was parked, and whose answer comes from `origin`.
+    /// Makes the future of an operation that was parked. Its answer comes from `origin`.
     pub(crate) fn at(origin: Arc<dyn AnswerOrigin<T>>, id: OperationId) -> Self {
         WaitFuture {
             source: Source::Entry(PendingAnswer::new(origin, id)),
@@ -154,8 +155,8 @@ impl<T> WaitFuture<T> {
         self.entry().map(PendingAnswer::id)
     }
 
-    /// Reschedules the wait, counted from now, as [`Purgatory::reschedule`] does, also by several
-    /// threads. Returns false if the wait has ended. O(levels of the wheel), with one lock.
+    /// Reschedules the wait, counted from now, as [`Purgatory::reschedule`] does. Several threads
+    /// may call this. Returns false if the wait has ended. O(levels of the wheel), with one lock.
     pub fn reschedule(&self, timeout: impl Into<Timeout>) -> bool {
         match self.entry() {
             Some(entry) => entry.reschedule(timeout.into()),
@@ -163,8 +164,8 @@ impl<T> WaitFuture<T> {
         }
     }
 
-    /// Takes the result if the wait has ended; hands the future back otherwise. Drop it then, and
-    /// the wait is cancelled (now or never), or await it. O(1), with one lock.
+    /// Takes the result if the wait has ended; otherwise hands the future back. Then drop it, which
+    /// cancels the wait (now or never), or await it. O(1), with one lock.
     ///
     /// A task that polled the future before is not woken any more: it has to poll again.
     ///
@@ -192,7 +193,7 @@ impl<T> WaitFuture<T> {
         }
     }
 
-    /// Polls without a look at the budget of a task.
+    /// Polls without regard to a task's budget.
     #[inline(always)] // as `poll`
     fn poll_now(&mut self, waker: &Waker) -> Poll<Result<T, WaitError>> {
         match &mut self.source {
@@ -201,8 +202,8 @@ impl<T> WaitFuture<T> {
         }
     }
 
-    /// Takes a value that is here. A small one comes back in registers, where a `Result` would have to
-    /// be waited for in memory.
+    /// Takes a value that is here. A small value comes back in registers; a `Result` would come
+    /// through memory, with a stall.
     #[cold]
     fn take_value(&mut self) -> Option<T> {
         spend_budget();
@@ -279,7 +280,7 @@ impl<T> WaitFuture<T> {
     pub fn wait_blocking(mut self) -> Result<T, WaitError> {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         loop {
-            // A task that blocks cannot yield: without a budget left it would wait for ever.
+            // Polls without the budget: a task that blocks cannot yield, so it would wait for ever.
             if let Poll::Ready(result) = self.poll_now(&waker) {
                 return result;
             }
@@ -296,7 +297,7 @@ mod tests {
     use super::*;
     use timer_core::ManualTimer;
 
-    /// A task has a future twice: as it was made, and as it is awaited.
+    /// A task stores a future twice: as it was made, and as it is awaited.
     #[test]
     fn a_future_is_as_large_as_its_origin_a_name_and_its_progress() {
         let size = size_of::<PendingAnswer<()>>();
@@ -329,7 +330,7 @@ mod tests {
             drop((result, cell));
             assert_eq!(Arc::strong_count(&value), 1);
         }
-        // An answer that nobody takes goes with its future.
+        // An answer that no poll takes is dropped with its future.
         let wait = wait();
         let cell = wait.entry().expect("it was parked").origin();
         assert_eq!(purgatory.check_and_complete(&1), 1);

@@ -1,20 +1,20 @@
-//! The operation of a wait, as the box sees it: what it shares with its future is a *cell*.
+//! The operation of a wait, as the box sees it. It shares a *cell* with its future.
 
 use std::sync::Arc;
 
 use crate::operation::Outcome;
 
-/// The operation's view of a cell. It lets go of it as it answers the future.
+/// The operation's view of a cell. The operation lets go of the cell as it answers the future.
 pub(crate) trait Waiting: Send + Sync {
-    /// Evaluates the condition. True once it has given its value.
+    /// Evaluates the condition. Returns true once it has given its value.
     fn check(&self) -> bool;
-    /// Answers the future. The outcome is not moved: it is mostly looked at.
+    /// Answers the future. The outcome is borrowed, since it is mostly only read.
     fn end(self: Arc<Self>, outcome: &Outcome);
     /// Answers the future of an operation that is dropped without an end.
     fn lose(self: Arc<Self>);
 }
 
-/// The operation of a wait. Dropped without an end, it answers
+/// The operation of a wait. If it is dropped without an end, it answers
 /// [`Panicked`](crate::CancelReason::Panicked).
 pub(crate) struct WaitOperation {
     /// `None` once it has ended.

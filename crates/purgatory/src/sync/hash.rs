@@ -1,4 +1,4 @@
-//! The hash of a key: [`KeyHasher`], which a model replaces by one that it knows.
+//! The hash of a key: [`KeyHasher`], which a model replaces by a predictable one.
 
 #[cfg(not(loom))]
 use std::hash::BuildHasher;
@@ -19,12 +19,12 @@ pub(crate) fn mixed(hash: u64, count: usize) -> usize {
 /// Hashes keys.
 #[cfg(not(loom))]
 pub(crate) type KeyHasher = rapidhash::fast::SeedableState<'static>;
-/// Hashes keys in a model: alike in each run.
+/// Hashes keys in a model, the same in each run.
 #[cfg(loom)]
 pub(crate) type KeyHasher = std::hash::BuildHasherDefault<Number>;
 
-/// Makes the hasher of a form: with a seed of its own, which nobody can guess; or alike in each run,
-/// so that a simulation repeats its orders, too.
+/// Makes the hasher of a form. Its own seed makes hashes impossible to guess. In a simulation
+/// hashes are the same in each run, so that even orders repeat.
 #[cfg(not(loom))]
 pub(crate) fn key_hasher(is_simulated: bool) -> KeyHasher {
     if is_simulated {
@@ -52,13 +52,13 @@ impl std::hash::Hasher for Number {
         }
     }
 
-    /// Counts as one byte, so that request numbers differ as others do.
+    /// Takes the number as one byte, so that request numbers differ as other keys do.
     fn write_u64(&mut self, number: u64) {
         self.0 = self.0 << 8 | number;
     }
 
     fn finish(&self) -> u64 {
-        // The shard is told by the upper half, the place in a table by the lower one.
+        // The upper half names the shard, the lower half the place in a table.
         self.0 << 32 | self.0 & u64::from(u32::MAX)
     }
 }
@@ -67,7 +67,7 @@ impl std::hash::Hasher for Number {
 mod tests {
     use crate::Purgatory;
 
-    /// So nobody can choose keys that share a shard.
+    /// So a client cannot choose keys that share a shard.
     #[test]
     fn each_form_has_a_seed_of_its_own() {
         let hash = || Purgatory::<u32>::new("test").map(|form| form.handle.table.hash(&1_u32));

@@ -1,9 +1,9 @@
 //! The parts that a model checker replaces, in one place: locks, atomics and thread-locals, which
-//! are timer-core's facade, and the few sizes that a model wants small. So loom checks
-//! the shipped code.
+//! come from timer-core's facade, and the few sizes that a model needs small. So loom checks the
+//! shipped code.
 //!
-//! *Failpoints* are faults that a model plants to see that each is noticed. Outside of a model
-//! `failpoint!` is `false`, and nothing else of them is compiled.
+//! *Failpoints* are faults that a model plants to see that each is noticed. Outside a model
+//! `failpoint!` is `false`, and no other part of them is compiled.
 
 mod hash;
 
@@ -26,13 +26,13 @@ pub use timer_core::driver::sync::{make_late, plant};
 /// True in a build for loom.
 pub(crate) const MODEL: bool = cfg!(loom);
 
-/// Versions of a shard: a power of two, and no more than a cache line holds. A model has one, so
-/// that keys share it.
+/// The number of versions of a shard: a power of two, and no more than a cache line holds. A model
+/// has one, so that keys share it.
 pub(crate) const VERSIONS_PER_SHARD: usize = if MODEL { 1 } else { 4 };
 
-/// Payloads that an event checks out and checks together. More would save locks, but none of them
-/// can expire or be cancelled before the checks of the others are over. A model takes two, so that
-/// a walk has steps.
+/// The number of payloads that an event checks out and checks together. More would save locks, but
+/// no operation among them can expire or be cancelled before the checks of the others are over. A
+/// model takes two, so that a walk has steps.
 pub(crate) const CHECK_BATCH: usize = if MODEL { 2 } else { 16 };
 
 /// Returns the default number of shards: 64 for each processor, so that threads that signal
@@ -45,7 +45,7 @@ pub(crate) fn default_shards(is_simulated: bool) -> usize {
     }
 }
 
-/// A bound on what is there at a time: operations that are parked, keys that have a value.
+/// A bound on the number of items at a time, such as parked operations or keys that have a value.
 #[derive(Debug)]
 pub(crate) struct Limit {
     max: usize,
@@ -81,7 +81,7 @@ impl Limit {
             .is_ok()
     }
 
-    /// Takes one, also beyond the bound.
+    /// Takes one, even beyond the bound.
     pub(crate) fn acquire_beyond(&self) {
         self.taken.fetch_add(1, Ordering::AcqRel);
     }

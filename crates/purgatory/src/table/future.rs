@@ -126,7 +126,7 @@ fn poll_where_it_is<'a, E: Yields<T>, T>(
 
 impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
     fn poll_first(&self, pending: &mut Pending, waker: &Waker) -> Poll<Result<T, WaitError>> {
-        // 1. A waker is cloned before the lock is taken, and dropped after that.
+        // 1. Clone the waker before the lock is taken, and drop the old one after the unlock.
         let mut unused = Some(waker.clone());
         let at = pending.id.handle();
         let mut shard = self.lock(at.shard());

@@ -1,12 +1,15 @@
-//! The cell of a wait: the condition, then the value in its place, and beside them the answer and
-//! the waker of the last poll. The operation in the purgatory and the future are two views of it.
+//! The cell of a wait: the condition, later the value in its place, and beside it the waker of the
+//! last poll, later the answer. The operation in the purgatory and the future are two views of the
+//! cell.
 //!
 //! - **The holder's**: only the thread that has the operation touches the condition, until there is
-//!   an answer. So the lock around it, which lets a future share the cell, is never waited for.
-//! - **The future's**: a poll locks the answer alone, and no shard. The operation lets go of the cell
-//!   before it wakes the task, whose poll is then alone with the cell: it locks nothing, and frees it.
+//!   an answer. So no thread ever waits for the lock around it, which lets a future share the cell.
+//! - **The future's**: a poll locks only the answer, and no shard. The operation lets go of the
+//!   cell before it wakes the task, so the task's poll is then the only owner: it locks nothing,
+//!   and frees the cell.
 //! - **Dropped first**: a condition is dropped before its task is woken, with nothing locked.
-//! - **One answer**: the operation puts it in as it ends, or as it is dropped without an end.
+//! - **One answer**: the operation puts the answer in as it ends, or as it is dropped without an
+//!   end.
 
 use std::{
     mem,
@@ -35,13 +38,13 @@ use crate::{
 /// The condition of a wait, and then its value.
 enum Stage<C: Condition> {
     Waits(C),
-    /// The condition is dropped.
+    /// The value; the condition was dropped.
     Value(C::Value),
     Over,
 }
 
 impl<C: Condition> Stage<C> {
-    /// Evaluates the condition. Once it has given its value, this is true.
+    /// Evaluates the condition. Returns true once it has given its value.
     #[inline]
     fn check(&mut self) -> bool {
         let Stage::Waits(condition) = self else {
@@ -50,12 +53,12 @@ impl<C: Condition> Stage<C> {
         let Some(value) = condition.value() else {
             return false;
         };
-        // The condition goes before the task runs, which may rely on that.
+        // Drop the condition before the task runs, which may rely on that.
         drop(mem::replace(self, Stage::Value(value)));
         true
     }
 
-    /// Returns the value, which was given.
+    /// Returns the value that the condition gave.
     fn into_value(self) -> Result<C::Value, WaitError> {
         match self {
             Stage::Value(value) => Ok(value),
@@ -63,11 +66,11 @@ impl<C: Condition> Stage<C> {
         }
     }
 
-    /// Returns the result of a wait that ends. The condition is dropped before that.
+    /// Drops the condition, and returns the result of a wait that ends.
     fn into_result(self, outcome: Outcome) -> Result<C::Value, WaitError> {
         match (self, outcome) {
             (Stage::Value(value), Outcome::Completed) => Ok(value),
-            // A call completes it without a check: it may have a value by now.
+            // A call completes the wait without a check: the condition may have a value by now.
             (Stage::Waits(mut condition), Outcome::Completed) => {
                 let value = condition.value();
                 drop(condition);
@@ -83,25 +86,27 @@ impl<C: Condition> Stage<C> {
 
 /// The answer of a wait on its way to the future.
 enum Slot {
-    /// The waker is that of the last poll.
+    /// There is no answer yet. Has the waker of the last poll.
     Waiting(Option<Waker>),
-    /// A value lies where the condition was.
+    /// The answer. A value lies in the condition's place.
     Answered(Result<(), WaitError>),
-    /// The future has taken it, or was dropped.
+    /// The future has taken the answer, or was dropped.
     Left,
 }
 
 /// A wait that an operation and a future share.
 struct Cell<K: WatchKey, C: Condition> {
-    /// Locked by the holder of the operation, and by whoever takes the answer once it is there.
+    /// Locked by the holder of the operation, and by the thread that takes the answer once it is
+    /// there.
     stage: Unwatched<Stage<C>>,
     slot: Mutex<Slot>,
-    /// The last check came true. The holder's alone, so not the model's.
+    /// True if the last check came true. Only the holder uses it, so it is not the model's atomic.
     has_value: atomic::AtomicBool,
-    /// The future was dropped before there was an answer: no check is to come true any more, wherever
-    /// the operation is.
+    /// True if the future was dropped before there was an answer: no check may come true any more,
+    /// wherever the operation is.
     is_deserted: AtomicBool,
-    /// A future keeps the memory of its purgatory. That is open as long as it has handles.
+    /// Keeps the memory of the purgatory for the future. The purgatory stays open only as long as
+    /// it has handles.
     core: Share<Arc<Core<K, BoxedOperation>>>,
 }
 
@@ -114,7 +119,7 @@ impl<K: WatchKey, C: Condition> Waiting for Cell<K, C> {
         if !stage.check() {
             return false;
         }
-        // The future may be gone by now. What the condition took is given back.
+        // If the future is gone by now, drop the value, which gives back what the condition took.
         if self.is_deserted() {
             let value = mem::replace(&mut *stage, Stage::Over);
             drop(stage);
@@ -156,18 +161,18 @@ impl<K: WatchKey, C: Condition> Cell<K, C> {
         self.core.call_in_turn(&call, || drop((before, value)));
     }
 
-    /// Answers the future of an operation that no check has ended.
+    /// Answers the future of an operation that no check has completed.
     #[cold]
     fn end_without_value(self: Arc<Self>, outcome: Outcome) {
-        // 1. The condition goes, or gives a value that lies in its place: none for a future that was
-        //    dropped before a call that completes it came to this.
+        // 1. Drop the condition. If a call completes the wait, ask the condition for a value first,
+        //    unless the future was dropped before the call came to this.
         let outcome = match self.is_deserted() {
             true => Outcome::Cancelled(CancelReason::FutureDropped),
             false => outcome,
         };
         let stage = mem::replace(&mut *self.stage.lock(), Stage::Over);
         let ended = catch_unwind(AssertUnwindSafe(|| stage.into_result(outcome)));
-        // 2. Answer. A panic of the condition is passed on behind that.
+        // 2. Answer. A panic of the condition is passed on after that.
         let answer = match ended {
             Ok(Ok(value)) => {
                 *self.stage.lock() = Stage::Value(value);
@@ -184,19 +189,19 @@ impl<K: WatchKey, C: Condition> Cell<K, C> {
         self.answer(answer);
     }
 
-    /// Puts the answer in, for the operation whose last act this is, and wakes the task.
-    #[inline(always)] // the commonest answer is written where it stays
+    /// Puts the answer in, as the last act of the operation, and wakes the task.
+    #[inline(always)] // the most common answer is written in its place
     fn answer(self: Arc<Self>, answer: Result<(), WaitError>) {
-        // 1. Put it in, unless the future has gone.
+        // 1. Put it in, unless the future is gone.
         let mut slot = self.slot.lock();
         if let Slot::Left = &*slot {
             drop(slot);
-            drop(self.taken(answer)); // the user's: with nothing locked
+            drop(self.taken(answer)); // user code: with nothing locked
             return;
         }
         let before = mem::replace(&mut *slot, Slot::Answered(answer));
         drop(slot);
-        // 2. From here on the future is alone with the cell.
+        // 2. Let go of the cell: from here on the future is its only owner.
         drop(self);
         // 3. Wake the task that polled last.
         if let Slot::Waiting(Some(waker)) = before {
@@ -220,8 +225,8 @@ impl<K: WatchKey, C: Condition> AnswerOrigin<C::Value> for Cell<K, C> {
         pending: &mut Pending,
         waker: &Waker,
     ) -> Poll<Result<C::Value, WaitError>> {
-        // 1. A waker is cloned before the lock is taken, and dropped after that: wakers are user
-        //    code.
+        // 1. Clone the waker before the lock is taken, and drop the old one after the unlock:
+        //    wakers are user code.
         let mut unused = Some(waker.clone());
         let mut slot = self.slot.lock();
         if let Slot::Waiting(last) = &mut *slot {
@@ -250,7 +255,7 @@ impl<K: WatchKey, C: Condition> AnswerOrigin<C::Value> for Cell<K, C> {
         pending: &mut Pending,
         waker: &Waker,
     ) -> Poll<Result<C::Value, WaitError>> {
-        // To compare two wakers is no user code.
+        // Comparing two wakers runs no user code.
         let is_known = match &*self.slot.lock() {
             Slot::Waiting(_) if failpoint!(PollLeavesNoWaker) => true,
             Slot::Waiting(Some(_)) if failpoint!(FirstWakerStays) => true,
@@ -268,7 +273,7 @@ impl<K: WatchKey, C: Condition> AnswerOrigin<C::Value> for Cell<K, C> {
     }
 
     fn into_answer(self: Arc<Self>) -> Result<C::Value, WaitError> {
-        // Taken apart: what is left of a part is known then, and mostly nothing to be dropped.
+        // Take the fields apart, so that the compiler sees that most of them need no drop.
         let cell = Arc::into_inner(self).ok_or(PANICKED)?;
         let stage = cell.stage.into_inner();
         match cell.slot.into_inner() {
@@ -280,13 +285,13 @@ impl<K: WatchKey, C: Condition> AnswerOrigin<C::Value> for Cell<K, C> {
     fn abandon(&self, handle: TimerHandle, outcome: &Outcome) {
         // 1. From here on no answer is put in.
         let before = mem::replace(&mut *self.slot.lock(), Slot::Left);
-        // 2. Its entry ends. A check that is under way may find that out as it comes true.
+        // 2. End its entry. A check that is under way may notice that only as it comes true.
         if matches!(before, Slot::Waiting(_)) {
             self.is_deserted.store(true, Ordering::Relaxed);
             let _ = Kernel::end(&self.core, handle, outcome.clone());
         }
-        // 3. The waker or the answer goes behind that, with nothing locked: it may signal the keys, or
-        //    drop futures itself.
+        // 3. Then drop the waker or the answer, with nothing locked: its drop may signal the keys,
+        //    or drop futures.
         if !matches!(before, Slot::Waiting(None)) {
             self.drop_in_turn(before);
         }
@@ -301,11 +306,11 @@ impl<K: WatchKey, C: Condition> AnswerOrigin<C::Value> for Cell<K, C> {
     }
 }
 
-/// A wait that comes to be parked. Its cell is made only if it has to wait.
+/// A wait that is about to be parked. Its cell is made only if it has to wait.
 pub(super) struct NewWait<'a, K: WatchKey, C: Condition> {
     stage: Stage<C>,
     core: &'a Share<Arc<Core<K, BoxedOperation>>>,
-    /// The future's view of the cell, once that is made.
+    /// The future's view of the cell, once the cell is made.
     future: &'a mut Option<Arc<dyn AnswerOrigin<C::Value>>>,
 }
 

@@ -1,4 +1,4 @@
-//! What a condition gives: an `Option` of a value, or a `bool`.
+//! The results of conditions: an `Option` of a value, or a `bool`.
 
 /// The result of a condition of [`Purgatory::wait`](crate::Purgatory::wait) or [`Monitor::wait`](crate::Monitor::wait).
 ///
@@ -31,11 +31,11 @@ impl IntoAnswer for bool {
     }
 }
 
-/// A condition, whatever it gives.
+/// A condition, whatever its result.
 pub(super) trait Condition: Send + 'static {
     type Value: Send + 'static;
 
-    /// Evaluates it.
+    /// Evaluates the condition.
     fn value(&mut self) -> Option<Self::Value>;
 }
 
