@@ -1,7 +1,7 @@
 //! Waits: a future of the value that a condition yields, and a blocking wait for it.
 //!
-//! A condition is a closure that gives `Some(value)` once it holds. The operation that checks it and
-//! the future share a [cell](cell).
+//! A condition is a closure that gives `Some(value)` once it holds. The operation that checks it
+//! and the future share a [cell](cell).
 
 mod cell;
 mod condition;
@@ -246,8 +246,8 @@ impl<T> WaitFuture<T> {
     /// another thread must advance the timer.
     ///
     /// In a task, await the future instead: this blocks the thread that runs the task, and the
-    /// other tasks of that thread. It is an [error](WaitError::MustNotBlock) only where the end
-    /// of the wait may need the thread: with a timer or executor on a tokio runtime, in a task of any
+    /// other tasks of that thread. It is an [error](WaitError::MustNotBlock) only where the end of
+    /// the wait may need the thread: with a timer or executor on a tokio runtime, in a task of any
     /// runtime. With the feature `tokio`, debug builds warn in any task of a tokio runtime.
     ///
     /// ```
@@ -280,7 +280,7 @@ impl<T> WaitFuture<T> {
     pub fn wait_blocking(mut self) -> Result<T, WaitError> {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         loop {
-            // Polls without the budget: a task that blocks cannot yield, so it would wait for ever.
+            // Poll without the budget: with none left, a task that blocks would wait for ever.
             if let Poll::Ready(result) = self.poll_now(&waker) {
                 return result;
             }

@@ -4,7 +4,7 @@
 //! An operation whose time is up ends. If the purgatory was built so, it has its *last check*
 //! first, without an event. Check and callback run on the executor, since neither the timer's
 //! thread nor another caller must wait for user code. But if a thread has the operation under check
-//! just then, that thread runs the last check and ends it.
+//! just then, that thread runs the last check, if there is one, and ends it.
 //!
 //! Until its last check an entry is held, with Expired as its pending end, so only that check can
 //! change how the operation ends.

@@ -381,8 +381,8 @@ pub(crate) struct TableOf<E, S: ShardState, J> {
     pub(crate) common: Common,
     /// Work that this round of the timer found due.
     pub(crate) due: DueQueue<J>,
-    /// Publishes the counts since the last time, as the table is dropped. A pointer, as it needs
-    /// the inside, which this type does not name.
+    /// Publishes the counts since the last time, as the table is dropped. A function pointer, since
+    /// it needs the inside, which this type does not name.
     #[cfg(feature = "metrics")]
     withdraw: fn(&Self),
 }
@@ -400,7 +400,7 @@ impl<E: Inside> AnyTable<E> {
         settings: Settings,
         engine: impl FnOnce(usize) -> E,
     ) -> Result<Arc<Self>, BuildError> {
-        // A run on a manual timer is repeatable.
+        // On a manual timer, runs must be repeatable.
         let driver = settings.driver.as_ref();
         let is_simulated = driver.is_some_and(|driver| driver.config.manual);
         let shard_count = settings.shard_count(|| default_shards(is_simulated))?;

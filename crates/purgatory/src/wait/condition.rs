@@ -1,6 +1,7 @@
 //! The results of conditions: an `Option` of a value, or a `bool`.
 
-/// The result of a condition of [`Purgatory::wait`](crate::Purgatory::wait) or [`Monitor::wait`](crate::Monitor::wait).
+/// The result of a condition of [`Purgatory::wait`](crate::Purgatory::wait) or
+/// [`Monitor::wait`](crate::Monitor::wait).
 ///
 /// `Some(value)` or `true` ends the wait; after `None` or `false` it goes on.
 #[diagnostic::on_unimplemented(
