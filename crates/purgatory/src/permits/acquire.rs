@@ -16,7 +16,7 @@ use crate::{
     watches::{ToKey, WatchKey},
 };
 
-/// A request that comes.
+/// A request that arrives.
 #[derive(Clone, Copy)]
 pub(super) struct Request {
     pub(super) hash: u64,
@@ -26,7 +26,7 @@ pub(super) struct Request {
 }
 
 impl<K: WatchKey> Semaphores<K> {
-    /// Takes permits of a line if they are free and nobody waits.
+    /// Takes permits of a line if they are free and no request waits.
     #[inline(always)]
     fn take(&self, shard: &mut Shard<Self>, line: u32, request: &Request) -> Option<Granted> {
         let weight = request.weight;
@@ -49,7 +49,8 @@ impl<K: WatchKey> Semaphores<K> {
         Some(Granted::Permits(held))
     }
 
-    /// Makes the guard of permits that were taken at once, and begins its time, if it has one.
+    /// Makes the guard of permits that were taken at once, and begins its time to live, if it has
+    /// one.
     #[inline(always)]
     fn guard<G: Guard<K>>(
         table: &Arc<Table<Self>>,
@@ -64,8 +65,8 @@ impl<K: WatchKey> Semaphores<K> {
         guard
     }
 
-    /// Forgets a line that was looked at if it is idle: its permits were not taken, or weigh
-    /// nothing. Unlocks its shard, and returns the number of that.
+    /// Unlocks a shard after a request has looked at a line, and returns the shard's number.
+    /// Forgets the line if it is idle: the request took no permits, or permits of weight 0.
     #[inline(always)]
     fn unlock(table: &Arc<Table<Self>>, mut shard: LockedShard<'_, Self>, line: u32) -> usize {
         let idle = shard.records.forget_if_idle(line);
@@ -77,7 +78,7 @@ impl<K: WatchKey> Semaphores<K> {
         number
     }
 
-    /// Takes permits if they are free and nobody waits.
+    /// Takes permits if they are free and no request waits.
     pub(super) fn try_acquire<Q: ToKey<K> + ?Sized, G: Guard<K>>(
         table: &Arc<Table<Self>>,
         key: &Q,
@@ -98,8 +99,8 @@ impl<K: WatchKey> Semaphores<K> {
         request: &Request,
         timeout: Timeout,
     ) -> WaitFuture<G> {
-        // 1. Permits that are free need no clock: a clock of ours is read once the request has to
-        //    wait, under the lock; the user's is read before it.
+        // 1. Free permits need no clock: our own clock is read under the lock, once the request has
+        //    to wait; a user's clock is read before the lock is taken.
         let table = &handle.table;
         let early = table.early_arrival(timeout);
         let mut shard = table.shard_of(request.hash);
@@ -108,7 +109,7 @@ impl<K: WatchKey> Semaphores<K> {
             let number = Self::unlock(table, shard, line);
             return WaitFuture::ready(Ok(Self::guard(table, number, granted, request)));
         }
-        // 2. A place in the line, unless it has none for the request.
+        // 2. Join the line, unless it has no place for the request.
         if failpoint!(FreeComparedUnlocked) {
             drop(shard);
             shard = table.shard_of(request.hash);
@@ -121,7 +122,7 @@ impl<K: WatchKey> Semaphores<K> {
             }
             Err(error) => error,
         };
-        // 3. It is turned away.
+        // 3. Turn the request away.
         Self::unlock(table, shard, line);
         match &error {
             WaitError::Cancelled(_) => table.frame.report_refusal(&WaitError::Closed),
@@ -130,7 +131,7 @@ impl<K: WatchKey> Semaphores<K> {
         WaitFuture::ready(Err(error))
     }
 
-    /// Joins a line whose permits are not free, unless it has no place for the request.
+    /// Joins a line whose permits are not free, unless the line has no place for the request.
     #[inline(always)]
     fn join(
         table: &Table<Self>,

@@ -1,25 +1,25 @@
 //! The engine of permits: a semaphore for each key, weighted and fair, whose permits may be leased.
 //!
 //! A key has a *line*: the number of its permits that are taken, and the requests that wait for
-//! some, in the order of their calls. A request takes its permits if they are free and its line
-//! has no waiters; otherwise its entry joins the line, and the wheel expires it there. A return
+//! permits, in the order of their calls. A request takes its permits if they are free and its line
+//! has no waiters; otherwise its entry joins the line, where the wheel may expire it. A return
 //! lowers the number taken, then *serves* the line under the same lock: while the head fits, it is
-//! answered with permits that are taken for it there and then, whether its task has run or not. So
-//! a newcomer finds either a waiter ahead of it or permits that are its own to take, and nothing
-//! can come between. A task that drops its answered future returns them. What else may let the
-//! head fit serves, too: a head that leaves, a higher limit. All of it is arithmetic on plain
-//! numbers; tasks are woken after the unlock. A *lease* is permits with a deadline: as they are
-//! handed over, an entry that holds them is put on the same wheel. Its guard removes it; its
-//! expiry serves the next.
+//! answered with permits that are taken for it at once, whether its task has run or not. So a
+//! newcomer finds either a waiter ahead of it or permits that it may take; no other request can
+//! come between. A task that drops its answered future returns the permits. A line is also served
+//! when its head leaves, and when the limit rises. All of this is arithmetic on plain numbers;
+//! tasks are woken after the unlock. A *lease* is permits with a deadline: the hand-over puts an
+//! entry that holds them on the same wheel. The guard of the lease removes the entry; if the entry
+//! expires, the line is served.
 //!
-//! - **In turn**: only the head is served, and a newcomer that finds waiters is put behind them.
+//! - **In turn**: only the head is served, and a newcomer that finds waiters joins behind them.
 //! - **Served**: when a shard is unlocked, no head fits, unless the shard is closed, or a change of
 //!   the limit or a cancel of all has yet to lock it.
-//! - **Refused**: no waiter is heavier than the limit then, unless that is 0.
-//! - **Gone**: a line without waiters, and with nothing taken, is removed, and its key with it.
-//! - **Held once**: the permits of a lease return as its entry goes, and no entry goes twice.
-//! - **Fenced**: a lease gets its number under the lock by which it gets its permits. The numbers
-//!   of a shard only rise, so those of a key do, also after it was gone.
+//! - **Refused**: no waiter is heavier than the limit then, unless the limit is 0.
+//! - **Gone**: a line with no waiters and no permits taken is removed, and its key with it.
+//! - **Held once**: the permits of a lease return when its entry is removed, which happens once.
+//! - **Fenced**: a lease gets its number in the lock hold that gives it its permits. The numbers of
+//!   a shard only rise, so a key's numbers do, even after the key was removed.
 
 use std::{mem, sync::Arc};
 
@@ -43,7 +43,7 @@ impl<K: WatchKey, G: Guard<K>> Yields<G> for Semaphores<K> {
     }
 }
 
-/// Deals with what few entries leave, with nothing locked.
+/// Finishes the remains that few entries leave, with nothing locked.
 #[cold]
 fn finish_left<K: WatchKey>(table: &Arc<Table<Semaphores<K>>>, left: Left<K>) {
     match left {
@@ -103,9 +103,9 @@ impl<K: WatchKey> Engine for Semaphores<K> {
         lines.dedup();
         for &line in &lines {
             if shard.records.keys.get(line).is_none() {
-                continue; // forgotten, while a cancel of all was under way
+                continue; // the line was forgotten while a cancel of all was under way
             }
-            // The next may fit where the head did not.
+            // The new head may fit where the old one did not.
             if !failpoint!(HeadLeavesUnserved) {
                 self.serve(shard, line, also);
             }
@@ -117,7 +117,7 @@ impl<K: WatchKey> Engine for Semaphores<K> {
             }
         }
         lines.clear();
-        lines.shrink_to(BUDGET); // without the memory of a peak
+        lines.shrink_to(BUDGET); // frees the memory of a peak
         shard.records.unsettled = lines;
     }
 

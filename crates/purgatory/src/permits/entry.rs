@@ -13,7 +13,7 @@ use crate::{
     watches::WatchKey,
 };
 
-/// Why a request is cancelled once the permits are closed.
+/// The reason for which requests are cancelled once the permits are closed.
 pub(super) const CLOSED: CancelReason =
     CancelReason::Closed(Reason::text("the permits were closed"));
 
@@ -22,14 +22,14 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// The engine of [`Permits`](crate::Permits).
 pub(crate) struct Semaphores<K> {
-    /// Held while the limit changes and one shard after the other is served, so that two changes do
-    /// not meet.
+    /// Held while the limit changes and the shards are served one at a time, so that two changes do
+    /// not interleave.
     pub(super) changing: Mutex<()>,
-    /// The permits of each key: free, taken or used up. It is read under a shard's lock, and a
-    /// change locks each shard after it was written: those that it does not find made have it, too
-    /// (Seen, in `driver/shards`).
+    /// The number of permits of each key: free, taken or used up. It is read under a shard's lock.
+    /// A change writes it, then locks each shard; a shard that is not yet made then sees the new
+    /// limit, too (Seen, in `driver/shards`).
     pub(super) limit: AtomicU64,
-    /// True once the permits were closed: written and read as the limit is.
+    /// True once the permits are closed: written and read as the limit is.
     pub(super) closed: AtomicBool,
     of: PhantomData<fn() -> K>,
 }
@@ -46,14 +46,14 @@ pub(crate) struct Turn {
     pub(super) line: u32,
     pub(super) prev: u32,
     pub(super) next: u32,
-    /// The time to live of what it asks for; `None` unless that is a lease.
+    /// The time to live of the lease that it asks for; `None` if it asks for permits.
     pub(super) time_to_live: Option<Box<Duration>>,
 }
 
-/// Permits that were handed over, to be taken by a future.
+/// Permits that were handed over, for a future to take.
 pub(crate) enum Granted {
     Permits(Held),
-    /// Boxed, since most entries are no leases.
+    /// Boxed, since most requests are not for leases.
     Lease(Box<Leased>),
 }
 
@@ -71,7 +71,7 @@ pub(crate) enum Left<K> {
     Key(K),
     /// A lease was handed over: its time to live begins.
     Leased(TimerHandle, Duration),
-    /// A lease has ended, and these tasks wait for that, if there are some.
+    /// A lease has ended. These tasks, if there are any, wait for its end.
     Lost(Option<Box<Watchers>>),
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct Holder {
 /// The tasks that wait for the end of a lease.
 #[derive(Debug, Default)]
 pub(crate) struct Watchers {
-    /// The number of the next.
+    /// The number of the next watcher.
     next: u64,
     pub(super) wakers: BTreeMap<u64, Waker>,
 }
@@ -119,8 +119,8 @@ impl Turn {
 }
 
 impl Watchers {
-    /// Puts a waker in the place of this number; a first poll gets one. Returns that of the poll
-    /// before. O(log watchers).
+    /// Puts a waker in the place of this number; a first poll gets a number. Returns the waker of
+    /// the poll before. O(log watchers).
     pub(super) fn put(&mut self, number: &mut Option<u64>, waker: Waker) -> Option<Waker> {
         let number = *number.get_or_insert_with(|| {
             self.next += 1;

@@ -1,10 +1,11 @@
 //! The permits that a guard holds, in one word.
 //!
-//! A guard is its table and this word, so it moves in registers. A larger one moves by way of memory,
-//! in other parts than it was written in, and each move waits until those have left the store buffer.
+//! A guard is its table and this word, so it moves in registers. A larger guard would move through
+//! memory, in other parts than it was written in, and each move would wait until the written parts
+//! have left the store buffer.
 //!
-//! - **Heavy**: with keys, a weight that has no room in the word lies in the shard, from the grant to
-//!   the return. Few programs have one.
+//! - **Heavy**: with keys, a weight that has no room in the word lies in the shard, from the grant
+//!   to the return. Few programs have such weights.
 
 use timer_core::{
     MAX_SHARDS,
@@ -17,11 +18,11 @@ const NUMBER_BITS: u32 = 28;
 /// The bits below the weight: that number, and the shard's.
 const PLACE_BITS: u32 = NUMBER_BITS + MAX_SHARDS.trailing_zeros();
 
-/// The least weight that is heavy. It stands for each of them in a word.
+/// The least weight that is heavy. In a word it stands for any heavy weight.
 const HEAVY: u64 = u64::MAX >> PLACE_BITS;
 
-/// Permits of a line that are held. Of one key it is their weight; of several keys also their shard
-/// and line, or the number of their heavy weight.
+/// Permits of a line that are held. With one key, the word is their weight; with several keys, it
+/// also has their shard and line, or the number of their heavy weight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held(u64);
 
@@ -35,7 +36,7 @@ pub(super) struct Weighed {
 /// The heavy weights of one shard.
 #[derive(Debug, Default)]
 pub(super) struct HeavyWeights {
-    /// Made with the first of them.
+    /// Made with the first heavy weight.
     weights: Option<Box<Pages<Weighed, 16>>>,
 }
 
@@ -62,7 +63,7 @@ impl Held {
         self.light_weight::<K>() == 0
     }
 
-    /// Returns the number of the permits' shard; those beyond the last wrap around.
+    /// Returns the number of the permits' shard; numbers beyond the last wrap around.
     pub(super) fn shard<K>(self) -> usize {
         if is_one_key::<K>() {
             return 0;
@@ -97,7 +98,7 @@ impl Held {
 }
 
 impl HeavyWeights {
-    /// Notes permits of a line of this shard as held.
+    /// Records permits of a line of this shard as held.
     pub(super) fn hold<K>(&mut self, shard: usize, line: u32, weight: u64) -> Held {
         if is_one_key::<K>() {
             return Held(weight);
@@ -116,7 +117,7 @@ impl HeavyWeights {
         held(shard, number, HEAVY)
     }
 
-    /// Returns permits that are held here.
+    /// Returns the line and weight of permits that are held.
     pub(super) fn weighed<K>(&self, held: Held) -> Weighed {
         let number = held.number::<K>();
         match held.weight::<K>() {
@@ -128,7 +129,7 @@ impl HeavyWeights {
         }
     }
 
-    /// Returns permits that are held here no more.
+    /// Returns the line and weight of permits that are held no longer.
     pub(super) fn let_go<K>(&mut self, held: Held) -> Weighed {
         let weighed = self.weighed::<K>(held);
         if held.weight::<K>().is_none() {

@@ -1,8 +1,8 @@
 //! Leases: permits with a time to live.
 //!
 //! An entry on the wheel holds the permits. The guard names that entry, and has lost the lease once
-//! the entry is gone. There is no other state, so nothing can disagree: the entry goes once, by the
-//! guard's drop, by expiry or by a shutdown, and returns the permits under that lock.
+//! the entry is gone. There is no other state, so nothing can disagree: the entry is removed once,
+//! by the guard's drop, by expiry or by a shutdown, and its permits return under the same lock.
 
 use std::{
     mem,
@@ -24,18 +24,18 @@ use crate::{
     watches::WatchKey,
 };
 
-/// Permits of a key with a time to live, which the wheel hands to the next in line when that has
-/// passed. Made by [`Permits::lease`](crate::Permits::lease) and
-/// [`lease_for`](crate::Permits::lease_for). Returns the permits when dropped.
+/// Permits of a key with a time to live: when it has passed, the wheel hands them to the next in
+/// line. Made by [`Permits::lease`](crate::Permits::lease) and
+/// [`lease_for`](crate::Permits::lease_for). A lease returns its permits when it is dropped.
 ///
-/// The holder must [renew](Self::renew) it in time. One that stalls, or whose machine does, *loses*
-/// it: the permits go to the next, at the deadline and under one lock. It learns of that by
-/// [`lost`](Self::lost), by [`is_lost`](Self::is_lost), or as it renews. As it may act before it
-/// has learned, each lease has a [fencing number](Self::fencing).
+/// The holder must [renew](Self::renew) the lease in time. A holder that stalls, or whose machine
+/// stalls, *loses* it: the permits go to the next in line, at the deadline and under one lock. The
+/// holder learns of the loss by [`lost`](Self::lost), by [`is_lost`](Self::is_lost), or when it
+/// renews. It may act before it has learned, so each lease has a [fencing number](Self::fencing).
 ///
 /// A lease does not keep its [`Permits`](crate::Permits) open. It is lost when the last handle is
 /// dropped, and at a [shutdown](crate::Waits::shutdown): nothing watches its time after that. A
-/// [`close`](crate::Permits::close) leaves it.
+/// [`close`](crate::Permits::close) does not end it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -74,7 +74,7 @@ opaque!([K: WatchKey] Lease<K>, fencing: fence);
 struct Lost<K: WatchKey> {
     table: Arc<Table<Semaphores<K>>>,
     holder: TimerHandle,
-    /// Its number among the watchers, once it was polled.
+    /// Its number among the watchers, once it has been polled.
     number: Option<u64>,
 }
 
@@ -102,14 +102,14 @@ impl<K: WatchKey> Lease<K> {
         self.weight
     }
 
-    /// Returns its fencing number: higher than that of each lease of its key that was given out
-    /// before, and never given out again. O(1), without a lock.
+    /// Returns the fencing number of this lease: higher than that of any earlier lease of its key,
+    /// and never given out again. O(1), without a lock.
     ///
-    /// Send it with each write, and let the store refuse a write whose number is lower than one it
-    /// has seen. So a holder that has lost its lease, and does not know yet, changes nothing. That is
-    /// for a limit of 1: of several holders at a time, such a store refuses all but the newest. The
-    /// numbers begin anew with the [`Permits`](crate::Permits): across processes, put a number that
-    /// rises with each start before it.
+    /// Send the number with each write, and let the store refuse a write whose number is lower than
+    /// one it has seen. Then a holder that has lost its lease, and does not know yet, changes
+    /// nothing. This is for a limit of 1: of several holders at a time, such a store refuses all
+    /// but the newest. The numbers start again with each new [`Permits`](crate::Permits): across
+    /// processes, put a number that rises with each start before it.
     ///
     /// Source: M. Kleppmann, *How to do distributed locking*, 2016.
     ///
@@ -127,9 +127,9 @@ impl<K: WatchKey> Lease<K> {
         self.fence
     }
 
-    /// Sets the time to live anew, counted from now. Returns false if it is lost; it stays
-    /// lost then. Of renewals by several threads the one that began last counts, if one stalls, too.
-    /// O(levels of the wheel), with one lock.
+    /// Sets a new time to live, counted from now. Returns false if the lease is lost; it stays lost
+    /// then. If several threads renew it, the renewal that began last counts, even if a thread
+    /// stalls. O(levels of the wheel), with one lock.
     ///
     /// ```
     /// use std::time::Duration;
@@ -151,16 +151,17 @@ impl<K: WatchKey> Lease<K> {
     }
 
     /// Returns true once the lease is lost: its time has passed, or nothing watches it any more.
-    /// The permits may be another's then. O(1), with one lock.
+    /// Another holder may have the permits then. O(1), with one lock.
     ///
-    /// False is true no longer than until this returns; [fence](Self::fencing) what you write.
+    /// A result of false may be outdated as soon as this returns; [fence](Self::fencing) what you
+    /// write.
     pub fn is_lost(&self) -> bool {
         let shard = self.table.lock(self.holder.shard());
         shard.get(self.holder.id()).is_none()
     }
 
     /// Returns a future that is ready once the lease has ended: lost, or returned. It borrows
-    /// nothing, so any task may await it, and any number may.
+    /// nothing, so any task may await it, and any number of tasks may each have one.
     ///
     /// # Cancel safety
     /// A future that is dropped leaves nothing behind.
@@ -240,7 +241,7 @@ impl<K: WatchKey> Drop for Lost<K> {
             }
         }
         drop(shard);
-        self.table.call_in_turn(&call, || drop(waker)); // which may have another such future
+        self.table.call_in_turn(&call, || drop(waker)); // the waker may own another such future
     }
 }
 
@@ -252,8 +253,9 @@ fn holder_mut<K: WatchKey>(shard: &mut Shard<Semaphores<K>>, id: TaskId) -> Opti
     }
 }
 
-/// Counts a lease's time to live from now; false if the lease has ended. One that was renewed later
-/// is left as it is, and with `begins` one that was renewed since it was handed over.
+/// Counts a lease's time to live from now. Returns false if the lease has ended. Leaves the
+/// deadline of a lease that was renewed later, and with `begins` that of a lease that was renewed
+/// since the hand-over.
 fn set_deadline<K: WatchKey>(
     table: &Table<Semaphores<K>>,
     at: TimerHandle,
@@ -267,10 +269,10 @@ fn set_deadline<K: WatchKey>(
         return false;
     };
     let has_begun = mem::replace(&mut holder.has_begun, true);
-    // One that read the clock later came to the lock first.
+    // A renewal that read the clock later got the lock first.
     let is_overtaken = arrival.now_ns < holder.renewed_ns;
     if !(is_overtaken || begins && has_begun) || failpoint!(BeginOverridesRenewal) {
-        // The hand-over is before each renewal, whatever time its thread reads.
+        // The hand-over precedes each renewal, whatever time its thread reads.
         if !begins {
             holder.renewed_ns = arrival.now_ns;
         }

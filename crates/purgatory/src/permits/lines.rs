@@ -1,4 +1,4 @@
-//! Lines: the permits of each key, the number that is taken, and the requests that wait, in order.
+//! Lines: for each key, the number of permits that are taken, and the requests that wait, in order.
 
 use crate::{
     permits::{
@@ -9,10 +9,10 @@ use crate::{
     watches::{KeyRef, ToKey, WatchKey},
 };
 
-/// The permits of one key: those that are taken, and the requests that wait.
+/// The line of one key: the number of permits that are taken, and the requests that wait.
 #[derive(Debug)]
 pub(super) struct Line {
-    /// More than the limit for a while, after it was lowered.
+    /// May exceed the limit for a while after the limit was lowered.
     pub(super) taken: u64,
     pub(super) head: u32,
     pub(super) tail: u32,
@@ -23,15 +23,16 @@ pub(super) struct Line {
 #[derive(Debug)]
 pub(crate) struct Lines<K> {
     pub(super) keys: Keys<K, Line>,
-    /// Permits that neither are free nor return, until a refill: more than the limit, if that was
-    /// lowered while they were held. Only those of [one key](Self::IS_ONE) can be used up.
+    /// The number of permits that are used up: neither free nor to be returned, until a refill. May
+    /// exceed the limit, if it was lowered while they were held. Only permits of
+    /// [one key](Self::IS_ONE) are ever used up.
     pub(super) used_up: u64,
-    /// The part of the limit that the last refill has lent: there were more permits than the limit,
-    /// some of them in hand. It goes with the next refill. More than the limit, if some of it was
-    /// removed since: that comes off what is added.
+    /// The part of the limit that the last refill lent, since free permits and those in hand
+    /// exceeded the limit. The next refill takes it back. May exceed the limit, if some of it was
+    /// removed since: the excess is deducted from permits that are added.
     pub(super) lent: u64,
-    /// Lines that are to be served, or forgotten (Served, Gone), before the shard is unlocked; of a
-    /// cancel of all, as it comes by again.
+    /// Lines to be served or forgotten (Served, Gone) before the shard is unlocked; after a cancel
+    /// of all, when it comes to the shard again.
     pub(super) unsettled: Vec<u32>,
     /// The fencing number of the last lease (Fenced).
     last_fence: u64,
@@ -61,8 +62,8 @@ impl Line {
 }
 
 impl<K: WatchKey> Lines<K> {
-    /// True if the type of the keys has one value, `()`. Permits without keys have that one: they
-    /// have one line, which stays, in one shard.
+    /// True if the key type has one value only, as `()` has, the key type of permits without keys.
+    /// They have one line, in one shard, which is never forgotten.
     pub(super) const IS_ONE: bool = is_one_key::<K>();
 
     /// Returns the line of a key, if it is in use. Runs the key's `Eq`.
@@ -89,7 +90,7 @@ impl<K: WatchKey> Lines<K> {
     }
 
     /// Makes the line of a key that has none.
-    #[inline(never)] // in place it would take registers from a request of permits that are free
+    #[inline(never)] // inlined, it would take registers from requests for free permits
     fn add(&mut self, key: K, hash: u64) -> u32 {
         self.keys.add(key, hash, Line::IDLE)
     }
@@ -140,7 +141,8 @@ impl<K: WatchKey> Shard<Semaphores<K>> {
         }
     }
 
-    /// Puts the wait at an index, whose place is behind the last one, at the end of its line. O(1).
+    /// Puts the wait at an index at the end of its line; its `prev` names the last wait already.
+    /// O(1).
     #[inline(always)]
     pub(super) fn enter(&mut self, line: u32, index: u32) {
         let in_line = self.records.keys.at_mut(line);
@@ -154,8 +156,8 @@ impl<K: WatchKey> Shard<Semaphores<K>> {
         }
     }
 
-    /// Takes a head of this weight, which has its permits, off its line, where `next` is behind it.
-    /// Returns the weight of the next head. O(1).
+    /// Removes a head of this weight from its line, and counts its permits as taken; `next` is the
+    /// wait behind it. Returns the weight of the next head. O(1).
     #[inline]
     pub(super) fn unlink_head(&mut self, line: u32, weight: u64, next: u32) -> Option<u64> {
         let in_line = self.records.keys.at_mut(line);
@@ -171,7 +173,7 @@ impl<K: WatchKey> Shard<Semaphores<K>> {
         Some(head.weight)
     }
 
-    /// Takes a wait that is out of its entry off its line. O(1).
+    /// Removes a wait that has left its entry from its line. O(1).
     #[inline]
     pub(super) fn unlink(&mut self, turn: &Turn) {
         let line = turn.line;

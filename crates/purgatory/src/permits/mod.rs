@@ -26,23 +26,23 @@ use crate::{
     watches::{KeyRef, ToKey, WatchKey},
 };
 
-/// A semaphore, or one for each key: a number of permits, and requests that wait for some of them
-/// in turn.
+/// A semaphore, or a semaphore for each key: a number of permits, and requests that wait for
+/// permits in turn.
 ///
-/// First come, first served, whatever a request's size: one that waits for more than are free keeps
-/// later ones waiting, too. A [`Permit`] returns what it holds when it is dropped; under the same
-/// lock the requests that then fit are handed their permits. A future that is dropped leaves the
-/// queue, and returns permits that it was given.
+/// Requests are served in the order they arrive, whatever their size: a request for more permits
+/// than are free keeps later requests waiting. A [`Permit`] returns its permits when it is dropped;
+/// under the same lock, the requests that then fit are handed theirs. A future that is dropped
+/// leaves the queue, and returns any permits it was given.
 ///
-/// Made by [`new`](Self::new), it has no keys. Made by [`keyed`](Self::keyed), it has as many
-/// permits for each key: a lock for each name, a quota for each client. A key is made as it is
-/// first used, and gone once nothing of it is taken or waited for.
+/// [`new`](Self::new) makes permits without keys. [`keyed`](Self::keyed) makes the same number of
+/// permits for each key: a lock for each name, a quota for each client. A key is added at its first
+/// use, and removed once none of its permits is taken and no request waits for any.
 ///
 /// A [`Lease`] is permits with a time to live, for holders that may stall.
 ///
 /// This is a handle: clones share the permits. Handles keep the semaphore open; permits and futures
 /// do not. When the last handle is dropped, waits are cancelled as
-/// [`Dropped`](crate::CancelReason::Dropped). Permits that are held stay valid, leases are lost.
+/// [`Dropped`](crate::CancelReason::Dropped). Permits that are held stay valid; leases are lost.
 ///
 /// ```
 /// use std::time::Duration;
@@ -60,18 +60,17 @@ use crate::{
 /// ```
 ///
 /// # Limit
-/// A request for more permits than the limit is refused, with both numbers
-/// ([`TooHeavy`](crate::WaitError::TooHeavy)): as it comes, or as the limit is lowered below it.
-/// Under a limit of 0, a pause, requests of any size wait, but for one of no permits once
-/// all have returned.
-/// Permits that are [used up](Permit::forget) count as part of the limit here, since a
-/// [refill](Self::refill) brings them back.
+/// A request for more permits than the limit is refused with both numbers
+/// ([`TooHeavy`](crate::WaitError::TooHeavy)), either when it arrives or when the limit is lowered
+/// below its weight. A limit of 0 is a pause: requests of any size wait, except that a request for
+/// no permits is served once all permits have returned. Permits that are [used up](Permit::forget)
+/// count as part of the limit here, since a [refill](Self::refill) brings them back.
 ///
 /// # Locks
-/// A call locks the key's shard once; one that gets a free lease locks it twice, as the time of that
-/// begins. No user code runs under the lock but a key's `Eq` and `ToOwned`. Wakers run with nothing
-/// locked, on the threads that return permits. A return takes O(1), plus O(1) for each request that
-/// it serves.
+/// A call locks the key's shard once; a call that gets a free lease locks it twice, to begin the
+/// lease's time to live. The only user code that runs under the lock is a key's `Eq` and `ToOwned`.
+/// Wakers run with nothing locked, on the threads that return permits. A return takes O(1), plus
+/// O(1) for each request that it serves.
 #[derive(Clone)]
 pub struct Permits<K: WatchKey = ()> {
     handle: Handle<Semaphores<K>>,
@@ -83,7 +82,7 @@ impl<K: WatchKey> Form for Permits<K> {
 
     fn build(mut settings: Settings, limit: u64) -> Result<Self, BuildError> {
         if Lines::<K>::IS_ONE {
-            settings.shard_count(|| 1)?; // one is used, but a wrong number is an error
+            settings.shard_count(|| 1)?; // only one is used, but a wrong number is an error
             settings.shards = Some(1);
         }
         let handle = Handle::new(settings, Semaphores::new(limit))?;
@@ -93,7 +92,7 @@ impl<K: WatchKey> Form for Permits<K> {
 
 /// Settings of [`Permits`].
 impl<K: WatchKey> Builder<Permits<K>> {
-    /// Sets the number of permits, for each key if there are keys. By default 1: a lock.
+    /// Sets the number of permits, for each key if there are keys. The default is 1: a lock.
     ///
     /// ```
     /// use purgatory::Permits;
@@ -111,13 +110,12 @@ impl<K: WatchKey> Builder<Permits<K>> {
 }
 
 /// Without keys.
-// What is not generic here is `inline`: the engine without keys is made in the program alone. Made in
-// this crate, too, it was there twice, with 42 KB.
+// Functions that are not generic are `inline` here, so that only the program instantiates the
+// engine without keys. When this crate did so as well, the engine was there twice, with 42 KB.
 impl Permits {
     /// Makes `limit` permits on the timer that the process [shares](crate::Purgatory::new); `name`
-    /// labels the metrics. With 0 none is
-    /// free: requests wait until a [`resize`](Self::resize), [`add`](Self::add) or
-    /// [`refill`](Self::refill).
+    /// labels the metrics. With a limit of 0, requests wait until a [`resize`](Self::resize),
+    /// [`add`](Self::add) or [`refill`](Self::refill).
     ///
     /// # Errors
     /// Returns an error as [`Purgatory::new`](crate::Purgatory::new) does.
@@ -143,8 +141,8 @@ impl Permits {
     }
 
     /// Returns a builder of permits without keys, for other settings: a shared timer, an executor,
-    /// a bound on what waits. It has one shard, whatever
-    /// number [`shards`](Builder::shards) allows.
+    /// a bound on the number of waits. The permits have one shard, whatever number
+    /// [`shards`](Builder::shards) allows.
     pub fn builder(name: impl Into<String>) -> Builder<Self> {
         Self::keyed_builder(name)
     }
@@ -153,15 +151,15 @@ impl Permits {
     /// queue, and the timeout counts from here. O(1), and no allocation.
     ///
     /// # Cancel safety
-    /// A future that is dropped has left the queue, and returned its permits if it had them. See
-    /// [`WaitFuture`].
+    /// A future that is dropped leaves the queue, and returns its permits if it had been given
+    /// them. See [`WaitFuture`].
     ///
     /// # Errors
     /// The future yields a [`WaitError`](crate::WaitError): Cancelled as
     /// [`Closed`](crate::CancelReason::Closed) once the permits are [closed](Self::close);
     /// [`Closed`](crate::WaitError::Closed) after a [shutdown](Waits::shutdown);
     /// [`TooHeavy`](crate::WaitError::TooHeavy) if the weight is above the [limit](Self#limit);
-    /// Expired; [`Full`](crate::WaitError::Full) if too many wait.
+    /// Expired; [`Full`](crate::WaitError::Full) if too many requests wait.
     pub fn acquire(&self, weight: u64, timeout: impl Into<Timeout>) -> WaitFuture<Permit> {
         self.acquire_for(&(), weight, timeout)
     }
@@ -174,11 +172,11 @@ impl Permits {
         self.try_acquire_for(&(), weight)
     }
 
-    /// Returns a future of a [`Lease`] of `weight` permits, as [`acquire`](Self::acquire) does. It
-    /// lives for `time_to_live` unless it is renewed, counted from when it was handed over and its
-    /// task woken, whether that has polled or not: a lease that is taken after that time is lost
-    /// already. A cancel does not reach it once it was handed over. With [`Duration::MAX`] it is a
-    /// lock that has a fencing number.
+    /// Returns a future of a [`Lease`] of `weight` permits, as [`acquire`](Self::acquire) does. The
+    /// lease lives for `time_to_live` unless it is renewed. That time counts from when the lease is
+    /// handed over and its task woken, whether or not the task has polled: a lease that the task
+    /// takes after that time is already lost. A cancel does not reach a lease that was handed over.
+    /// With [`Duration::MAX`], a lease is a lock with a fencing number.
     ///
     /// ```
     /// use std::time::Duration;
@@ -192,7 +190,7 @@ impl Permits {
     /// ```
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire).
+    /// Same as [`acquire`](Self::acquire).
     pub fn lease(
         &self,
         weight: u64,
@@ -202,22 +200,23 @@ impl Permits {
         self.lease_for(&(), weight, time_to_live, timeout)
     }
 
-    /// Returns the number of permits that are taken. May exceed a limit that was lowered. O(1).
+    /// Returns the number of permits that are taken. It may exceed a limit that was lowered. O(1).
     #[inline]
     pub fn taken(&self) -> u64 {
         self.taken_for(&())
     }
 
-    /// Returns the number of permits that are free. A request for more of them may wait. O(1).
+    /// Returns the number of permits that are free. A request for more than that may be waiting.
+    /// O(1).
     #[inline]
     pub fn free(&self) -> u64 {
         self.free_for(&())
     }
 
     /// Sets the number of free permits, then serves the requests that fit. Use it for a rate limit,
-    /// where permits are [used up](Permit::forget) and each period brings new ones. If there are more
-    /// permits than the limit now, as with some of them in hand, that is higher until the next refill.
-    /// O(1) plus O(1) for each request that is served, and O(waits) if the limit falls by it.
+    /// where permits are [used up](Permit::forget) and each period brings new ones. If free permits
+    /// and those in hand then exceed the limit, the limit is higher until the next refill. O(1),
+    /// plus O(1) for each request that is served, and O(waits) if the refill lowers the limit.
     ///
     /// ```
     /// use std::time::Duration;
@@ -237,7 +236,7 @@ impl Permits {
     pub fn refill(&self, free: u64) {
         Semaphores::change(&self.handle.table, |lines, limit| {
             let own = limit.saturating_sub(lines.lent);
-            let removed = lines.lent.saturating_sub(limit); // of what was lent
+            let removed = lines.lent.saturating_sub(limit); // permits lent and removed since
             let present = lines.taken(&(), 0).saturating_add(free);
             let limit = own.max(present);
             lines.lent = (limit - own).saturating_add(removed);
@@ -274,7 +273,7 @@ impl<K: WatchKey> Permits<K> {
     }
 
     /// Returns a builder of permits for each key, for other settings: a shared timer, an executor,
-    /// a bound on what waits.
+    /// a bound on the number of waits.
     ///
     /// ```
     /// use purgatory::Permits;
@@ -290,7 +289,7 @@ impl<K: WatchKey> Permits<K> {
     }
 
     /// Returns a future of `weight` permits of this key, as [`acquire`](Permits::acquire) does.
-    /// O(1) on average; one key more may take memory.
+    /// O(1) on average; a new key may allocate.
     ///
     /// ```
     /// use std::time::Duration;
@@ -307,7 +306,7 @@ impl<K: WatchKey> Permits<K> {
     /// ```
     ///
     /// # Errors
-    /// As [`acquire`](Permits::acquire).
+    /// Same as [`acquire`](Permits::acquire).
     ///
     /// # Panics
     /// Panics only if the key's own `Hash`, `Eq` or `ToOwned` panics. Then nothing was changed.
@@ -325,7 +324,7 @@ impl<K: WatchKey> Permits<K> {
     /// average.
     ///
     /// # Panics
-    /// As [`acquire_for`](Self::acquire_for).
+    /// Same as [`acquire_for`](Self::acquire_for).
     ///
     /// ```
     /// use purgatory::Permits;
@@ -343,13 +342,13 @@ impl<K: WatchKey> Permits<K> {
     }
 
     /// Returns a future of a [`Lease`] of `weight` permits of this key, as
-    /// [`lease`](Permits::lease) does. The example is that of [`Lease`].
+    /// [`lease`](Permits::lease) does. [`Lease`] has an example.
     ///
     /// # Errors
-    /// As [`acquire`](Permits::acquire).
+    /// Same as [`acquire`](Permits::acquire).
     ///
     /// # Panics
-    /// As [`acquire_for`](Self::acquire_for).
+    /// Same as [`acquire_for`](Self::acquire_for).
     pub fn lease_for<Q: ToKey<K> + ?Sized>(
         &self,
         key: &Q,
@@ -371,11 +370,11 @@ impl<K: WatchKey> Permits<K> {
         shard.records.taken(key, hash)
     }
 
-    /// Returns the number of a key's permits that are free. A request for more of them may wait.
-    /// O(1) on average.
+    /// Returns the number of a key's permits that are free. A request for more than that may be
+    /// waiting. O(1) on average.
     ///
     /// # Panics
-    /// As [`taken_for`](Self::taken_for).
+    /// Same as [`taken_for`](Self::taken_for).
     pub fn free_for<Q: KeyRef<K> + ?Sized>(&self, key: &Q) -> u64 {
         let hash = self.hash(key);
         let table = &self.handle.table;
@@ -414,14 +413,14 @@ impl<K: WatchKey> Permits<K> {
     }
 
     /// Changes the number of permits, then serves the requests that fit and refuses those that
-    /// [never will](Self#limit). Permits that are held stay valid: below a lowered limit, none is
-    /// given out until enough have returned.
+    /// [never will](Self#limit). Permits that are held stay valid: if they exceed a lowered limit,
+    /// no permits are given out until enough have returned.
     ///
-    /// Two threads that each read the limit and set another lose one change: use
+    /// If two threads each read the limit and set a new one, one change is lost: use
     /// [`add`](Self::add) and [`remove`](Self::remove).
     ///
     /// O(1) for each request that is served, O(waits) if the limit is lowered; with keys O(keys),
-    /// and one shard is locked after the other.
+    /// and the shards are locked one at a time.
     ///
     /// ```
     /// use std::time::Duration;
@@ -445,8 +444,8 @@ impl<K: WatchKey> Permits<K> {
         });
     }
 
-    /// Adds permits, to each key if there are keys, then serves the requests that fit. Changes of
-    /// several threads add up; at `u64::MAX` it stays. Costs as [`resize`](Self::resize).
+    /// Adds permits, to each key if there are keys, then serves the requests that fit. Changes by
+    /// several threads add up; the limit stops at `u64::MAX`. Costs as [`resize`](Self::resize).
     ///
     /// ```
     /// use purgatory::Permits;
@@ -462,8 +461,8 @@ impl<K: WatchKey> Permits<K> {
         Semaphores::change(table, |_, limit| limit.saturating_add(permits));
     }
 
-    /// Removes permits, of each key if there are keys, and returns how many: no more than the
-    /// [limit](Self::limit). Permits that are held stay valid, and requests that are now
+    /// Removes permits, from each key if there are keys, and returns how many were removed: no more
+    /// than the [limit](Self::limit). Permits that are held stay valid, and requests that are now
     /// [too heavy](Self#limit) are refused. Costs as [`resize`](Self::resize).
     ///
     /// ```
@@ -514,15 +513,16 @@ impl<K: WatchKey> Permits<K> {
         Semaphores::close(&self.handle.table);
     }
 
-    /// Returns true once the semaphore is [closed](Self::close) or its shutdown has begun: no request
-    /// gets permits any more, but for one that comes just as that begins. O(1), without a lock.
+    /// Returns true once the semaphore is [closed](Self::close) or its shutdown has begun: no
+    /// request gets permits any more, except one that arrives just as the close or shutdown begins.
+    /// O(1), without a lock.
     pub fn is_closed(&self) -> bool {
         let table = &self.handle.table;
         table.shards.is_closed() || table.engine.is_closed()
     }
 
     /// Returns the waits, for metrics and snapshots, to cancel waits, or to
-    /// [shut down](Waits::shutdown). Leases that are held are no waits. O(1).
+    /// [shut down](Waits::shutdown). A held lease is not a wait. O(1).
     ///
     /// ```
     /// use std::time::Duration;

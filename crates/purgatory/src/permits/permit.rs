@@ -13,7 +13,7 @@ use crate::{
     watches::WatchKey,
 };
 
-/// Holds permits, and returns them when dropped. It does not keep its
+/// A guard that holds permits, and returns them when dropped. It does not keep its
 /// [`Permits`](crate::Permits) open.
 #[must_use = "dropped, it returns the permits"]
 pub struct Permit<K: WatchKey = ()> {
@@ -48,9 +48,10 @@ impl<K: WatchKey> Permit<K> {
 
 impl Permit {
     /// Uses the permits up: they are not returned, and the [limit](crate::Permits::limit) falls by
-    /// as many until a [refill](crate::Permits::refill) or [resize](crate::Permits::resize). O(1):
-    /// none comes free by it. For good, [remove](crate::Permits::remove) permits and drop this. Those
-    /// that a lowered limit did not cover are missing from what is added next.
+    /// as many until a [refill](crate::Permits::refill) or [resize](crate::Permits::resize). O(1),
+    /// since no permit comes free. To lower the limit for good, [remove](crate::Permits::remove)
+    /// permits and drop this guard. If the limit was lowered below the permits that are then used
+    /// up, the excess is deducted from the permits that are added next.
     ///
     /// ```
     /// use purgatory::Permits;

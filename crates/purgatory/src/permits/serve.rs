@@ -1,5 +1,5 @@
-//! Permits that come free: they go to the heads of their line, under the lock. They return, are used
-//! up, or come with a change of the limit.
+//! Hands permits that come free to the heads of their line, under the lock: after a return, after
+//! permits are used up, and after a change of the limit.
 
 use std::{mem, sync::Arc, time::Duration};
 
@@ -18,19 +18,19 @@ use crate::{
     watches::WatchKey,
 };
 
-/// A head that was given what it waits for.
+/// A head that was served.
 pub(super) struct Served<K: WatchKey> {
     pub(super) ended: Ended<Semaphores<K>>,
-    /// False if the next one does not fit.
+    /// False if the next head does not fit.
     pub(super) next_may_fit: bool,
 }
 
-/// The outcome of a request that is refused in its line: it counts as cancelled.
+/// Returns the outcome of a request that is refused in its line: it counts as cancelled.
 fn refused() -> Outcome {
     Outcome::Cancelled(CancelReason::Requested("refused".into()))
 }
 
-/// Returns true if permits of this weight are free beside those that are taken.
+/// Returns true if permits of this weight are free besides those that are taken.
 pub(super) fn fits(present: u64, taken: u64, weight: u64) -> bool {
     let taken = taken.checked_add(weight);
     taken.is_some_and(|taken| taken <= present)
@@ -48,8 +48,8 @@ impl<K: WatchKey> Semaphores<K> {
         }
     }
 
-    /// Returns permits to a line, and hands its head what it waits for, if that fits then and the
-    /// shard is open. O(1).
+    /// Returns permits to a line, then serves its head if the head fits and the shard is open.
+    /// O(1).
     #[inline(always)]
     pub(super) fn serve_head(
         &self,
@@ -58,7 +58,7 @@ impl<K: WatchKey> Semaphores<K> {
         returned: u64,
         ended_at: EndedAt,
     ) -> Option<Served<K>> {
-        // 1. Does it fit?
+        // 1. Check that the head fits.
         let present = self.present(&shard.records);
         let in_line = shard.records.keys.at_mut(line);
         in_line.taken -= returned;
@@ -73,7 +73,7 @@ impl<K: WatchKey> Semaphores<K> {
         if !fits(present, taken, weight) {
             return None;
         }
-        // 2. Then it has its permits.
+        // 2. Hand it its permits.
         if let Some(time_to_live) = turn.time_to_live.as_deref().copied() {
             let ended = Self::hand_lease(shard, head, time_to_live, ended_at);
             return Some(Served {
@@ -84,7 +84,7 @@ impl<K: WatchKey> Semaphores<K> {
         let held = shard.records.heavy.hold::<K>(shard.number(), line, weight);
         let granted = || Ok(Granted::Permits(held));
         let ended = shard.answer(head, granted, &Outcome::Completed, ended_at);
-        mem::forget(ended.wait); // it asked for no lease, so there is nothing to be dropped
+        mem::forget(ended.wait); // it asked for no lease, so there is nothing to drop
         let next = shard.unlink_head(line, weight, next);
         let next_may_fit = next.is_some_and(|next| fits(present, taken + weight, next));
         let ended = Ended {
@@ -97,8 +97,8 @@ impl<K: WatchKey> Semaphores<K> {
         })
     }
 
-    /// Takes permits that are free for a lease, whose time to live is to begin once the shard is
-    /// unlocked. `None` if no entry is free for it.
+    /// Takes free permits for a lease, whose time to live begins once the shard is unlocked.
+    /// Returns `None` if no entry is free for it.
     #[cold]
     pub(super) fn lease(shard: &mut Shard<Self>, line: u32, weight: u64) -> Option<Leased> {
         let holder = shard.hold(Wait::Holds(Holder {
@@ -116,7 +116,7 @@ impl<K: WatchKey> Semaphores<K> {
         })
     }
 
-    /// Hands a lease to a head. One for which no entry is free is refused.
+    /// Hands a lease to a head; refuses the head if no entry is free for the lease.
     #[cold]
     fn hand_lease(
         shard: &mut Shard<Self>,
@@ -167,9 +167,9 @@ impl<K: WatchKey> Semaphores<K> {
         }
     }
 
-    /// Counts permits as returned to a line, which is served as it is
-    /// [settled](crate::table::Engine::settle). A weight of 0 was never counted, and its line may be
-    /// gone.
+    /// Counts permits as returned to a line, which is served when it is
+    /// [settled](crate::table::Engine::settle). A weight of 0 was never counted, and its line may
+    /// be gone.
     pub(super) fn count_returned(shard: &mut Shard<Self>, line: u32, weight: u64) {
         if weight > 0 {
             shard.records.keys.at_mut(line).taken -= weight;
@@ -184,7 +184,7 @@ pub(super) fn give_back<K: WatchKey>(table: &Arc<Table<Semaphores<K>>>, held: He
     let ended_at = table.frame.ending_at();
     let mut shard = table.lock(held.shard::<K>());
     let Weighed { line, weight } = shard.records.heavy.let_go::<K>(held);
-    // 1. Mostly one head fits then, or none: no batch is made for it.
+    // 1. Mostly one head fits now, or none: make no batch for that.
     let head = table.engine.serve_head(&mut shard, line, weight, ended_at);
     let mut idle = None;
     let mut others = None;
@@ -195,8 +195,9 @@ pub(super) fn give_back<K: WatchKey>(table: &Arc<Table<Semaphores<K>>>, held: He
         idle = shard.records.forget_if_idle(line);
     }
     drop(shard);
-    // 2. Its task is woken, with nothing locked, before those of others. A waker that returns permits
-    //    in turn leaves what that ends to this call, so a chain of them needs no stack.
+    // 2. Wake its task, with nothing locked, before those of other heads. If its waker returns
+    //    permits in turn, this call finishes the waits that those end, so a chain of wakers needs
+    //    no stack.
     if let Some(head) = head {
         table.finish(&table.frame.enter(), head.ended);
     }
@@ -208,7 +209,7 @@ pub(super) fn give_back<K: WatchKey>(table: &Arc<Table<Semaphores<K>>>, held: He
     }
 }
 
-/// Serves the heads that fit beside the first, and forgets an idle line. O(heads served).
+/// Serves the remaining heads that fit, and forgets an idle line. O(heads served).
 #[cold]
 fn settled<K: WatchKey>(
     table: &Table<Semaphores<K>>,
@@ -220,7 +221,7 @@ fn settled<K: WatchKey>(
     batch
 }
 
-/// Uses permits up that a guard held.
+/// Uses up permits that a guard held.
 pub(super) fn use_up<K: WatchKey>(table: &Arc<Table<Semaphores<K>>>, held: Held) {
     let ended_at = table.frame.ending_at();
     let mut shard = table.lock(held.shard::<K>());
@@ -228,28 +229,30 @@ pub(super) fn use_up<K: WatchKey>(table: &Arc<Table<Semaphores<K>>>, held: Held)
     Semaphores::count_returned(&mut shard, line, weight);
     let lines = &mut shard.records;
     lines.used_up = lines.used_up.saturating_add(weight);
-    // If the limit was lowered since, more were taken, and a request of weight 0 may have waited for
-    // that.
+    // If the limit was lowered since, more permits than that were taken, and a request of weight 0
+    // may have waited for them to return.
     let served = settled(table, &mut shard, ended_at);
     drop(shard);
     table.finish_all(&table.frame.enter(), served);
 }
 
 impl<K: WatchKey> Semaphores<K> {
-    /// Changes the limit, refuses the waiters that are heavier now, and serves the lines. O(keys +
-    /// shards + waiters served), and O(waiters) if the limit was lowered.
+    /// Changes the limit, refuses the waiters that are now too heavy, and serves the lines. O(keys
+    /// + shards + waiters served), and O(waiters) if the limit was lowered.
     pub(super) fn change(table: &Arc<Table<Self>>, change: impl FnOnce(&mut Lines<K>, u64) -> u64) {
         let call = table.frame.enter();
         let mut batch = table.batch();
         let engine = &table.engine;
         let changing = engine.changing.lock();
-        // 1. The limit, under the lock of the first shard: permits without keys have no other.
+        // 1. Change the limit under the lock of the first shard: permits without keys have no
+        //    other.
         let mut shard = table.lock(0);
         let before = engine.limit();
         let limit = change(&mut shard.records, before);
         engine.limit.store(limit, Relaxed);
         let may_refuse = before == 0 || limit < before;
-        // 2. Each line of each shard: those that are too heavy go, then those that fit are served.
+        // 2. In each line of each shard, refuse the requests that are too heavy, then serve those
+        //    that fit.
         loop {
             let mut next = shard.records.keys.first_from(0);
             while let Some(line) = next {
