@@ -1,11 +1,11 @@
 //! The engine of [`Replies`](super::Replies): a shard's table finds a request by its key, and the
-//! entry of the request has everything else, the key too. A request is never taken out to be looked
-//! at. It waits until the one call that ends it, under the lock of its shard.
+//! entry of the request has everything else, the key included. A request is never taken out of its
+//! entry to be examined. It waits until one call ends it, under the lock of its shard.
 //!
 //! - **One waiter**: a shard's table has a key once, until its request ends.
-//! - **Before**: a request keeps the number of failures that it found as it came, read under its
-//!   shard's lock. A failure of all counts first and then goes from shard to shard, so it tells the
-//!   requests before it from those after it.
+//! - **Before**: a request keeps the number of `fail_all` calls before it, read under its shard's
+//!   lock. A `fail_all` counts itself first and then goes from shard to shard, so it can tell
+//!   earlier requests from later ones.
 
 use std::{
     marker::PhantomData,
@@ -33,11 +33,11 @@ use crate::{
     watches::{KeyRef, WatchKey},
 };
 
-/// The engine of replies: what all shards share.
+/// The engine of replies: the state that all shards share.
 pub(crate) struct Requests<K, V> {
     /// The number of `fail_all` calls.
     failures: AtomicU64,
-    /// The number of scopes that there ever were.
+    /// The number of scopes ever made.
     pub(super) scopes: atomic::AtomicU64,
     of: PhantomData<fn() -> (K, V)>,
 }
@@ -45,13 +45,13 @@ pub(crate) struct Requests<K, V> {
 /// A request that waits for its reply.
 pub(crate) struct Expected<K, V> {
     pub(super) key: K,
-    /// Half of the hash that it is found by.
+    /// Half of the hash by which it is found.
     pub(super) hash: u32,
     /// The number of `fail_all` calls before it.
     pub(super) failures: u64,
     /// Its place on the list of its scope, if it has one.
     pub(super) member: Option<Member>,
-    /// Its replies but the last, if it may have several.
+    /// Its replies except the last, if it may have several.
     pub(super) buffer: Option<Arc<Buffer<V>>>,
 }
 
@@ -106,7 +106,7 @@ impl<K: WatchKey, V: Send + 'static> Engine for Requests<K, V> {
         shard.waiting()
     }
 
-    /// Visits none: each key has one waiter, so none is busier than another.
+    /// Visits no key: each has one waiter, so none is busier than another.
     fn each_key(_: &Numbers, _: &mut dyn FnMut(&K, usize)) {}
 }
 
@@ -123,7 +123,7 @@ impl<K: WatchKey, V: Send + 'static> Members for Shard<Requests<K, V>> {
     }
 }
 
-/// Takes a request that has ended, and is off the table, off the list of its scope. O(1).
+/// Removes a request that has ended, and is off the table, from the list of its scope. O(1).
 #[inline]
 fn take_off_scope<K: WatchKey, V: Send + 'static>(
     shard: &mut Shard<Requests<K, V>>,
@@ -153,12 +153,12 @@ impl<K: WatchKey, V: Send + 'static> Handle<Requests<K, V>> {
         timeout: Timeout,
         buffer: impl FnOnce() -> Option<Arc<Buffer<V>>>,
     ) -> Result<WaitFuture<V>, Refused<K>> {
-        // 1. The key's `Hash` and the clock are read with nothing locked.
+        // 1. Run the key's `Hash` and read the clock with nothing locked.
         let table = &self.table;
         let hash = table.hash(&key);
         let arrival = table.arrival(timeout);
         let mut shard = table.shard_of(hash);
-        // 2. One waiter for each key, also of those that have no time.
+        // 2. A key has one waiter: a second is refused, even if it has no time to wait.
         let hash = hash as u32;
         let is_taken = !shard.closed && find(&shard, hash, |_, of| *of == key).is_some();
         let admitted = match is_taken {
@@ -194,7 +194,8 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         Err(Refused::new(key, reason))
     }
 
-    /// Parks a request, which has its place, under a key that has none. It is made where it lies.
+    /// Parks a request that has taken its place, under a key that has no waiter. The request is
+    /// made in its entry.
     #[inline(always)]
     pub(super) fn park_request(
         &self,
@@ -209,7 +210,7 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         at
     }
 
-    /// Delivers a value to the waiter of a key; hands it back if there is none.
+    /// Delivers a value to the waiter of a key; hands it back if there is no waiter.
     pub(super) fn deliver<Q: KeyRef<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
@@ -222,8 +223,8 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         self.hand_over(shard, hash as u32, is_it, value, ended_at)
     }
 
-    /// Hands a value to the request of this hash that `is_it` accepts by its index and key, and wakes
-    /// its task. Hands the value back if there is none. O(1).
+    /// Hands a value to the request of this hash that `is_it` accepts by its index and key, and
+    /// wakes its task. Hands the value back if there is no such request. O(1).
     #[inline(always)]
     pub(super) fn hand_over<'a>(
         self: &'a Arc<Self>,
@@ -242,10 +243,10 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
                 return Ok(());
             }
         }
-        // 1. Find the request. The same search takes it off the table, unless it waits for more:
-        //    then the value goes into its buffer.
+        // 1. Find the request. The same search takes it off the table, unless it waits for more
+        //    replies: then the value goes into its buffer.
         let mut value = Some(value);
-        let mut shard = shard; // behind the value, which is dropped unlocked if the key's `Eq` panics
+        let mut shard = shard; // after `value`, which is dropped unlocked if the key's `Eq` panics
         let Shard { wheel, records, .. } = &mut *shard;
         let request = |index| wheel.at(index).wait().expect(LISTED);
         let is_last = |index| match &request(index).buffer {
@@ -256,7 +257,7 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         let Some(index) = found else {
             return value.map_or(Ok(()), Err);
         };
-        // 2. One that waits for more keeps its place.
+        // 2. A request that waits for more replies stays parked.
         let Some(value) = value else {
             let waker = shard.wheel.at_mut(index).waker_mut().and_then(Option::take);
             drop(shard);
@@ -265,7 +266,7 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
             }
             return Ok(());
         };
-        // 3. Otherwise the value is the answer. It lies where its future finds it.
+        // 3. Otherwise the value is the answer. Leave it in the entry, where the future finds it.
         let taken = shard.answer(index, || Ok(value), &Outcome::Completed, ended_at);
         let left = take_off_scope(&mut shard, taken.wait);
         drop(shard);
@@ -274,8 +275,8 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         Ok(())
     }
 
-    /// Sets the deadline of this arrival for the request of this hash that `is_it` accepts; false if
-    /// there is none. O(levels of the wheel).
+    /// Sets the deadline of this arrival for the request of this hash that `is_it` accepts. Returns
+    /// false if there is no such request. O(levels of the wheel).
     pub(super) fn reschedule_request(
         mut shard: Locked<'_, K, V>,
         hash: u32,

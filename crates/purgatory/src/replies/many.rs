@@ -1,12 +1,13 @@
 //! Several replies to one request: [`ReplyStream`].
 //!
-//! The last reply that a request may have is its answer, as that of any request. The others lie in
-//! a buffer that the entry shares with the stream, so they outlive an end of the request.
+//! The last reply that a request may have is its answer, as for any request. Earlier replies lie in
+//! a buffer that the entry shares with the stream, so they outlive the end of the request.
 //!
-//! - **No stack**: a reply may hold the next stream, and so on, as may the test of `until`. What is
-//!   kept is dropped by the outermost call of the thread, so that a chain of them needs no stack.
+//! - **No stack**: a reply may hold the next stream, and so on, as may the test of `until`. The
+//!   outermost call of the thread drops what a stream keeps, so that a chain of streams needs no
+//!   stack.
 //! - **Look again**: the stream looks into the buffer once more after it has left its waker, or has
-//!   found the end. A reply that came in between is not passed by.
+//!   found the end. So it does not miss a reply that came in between.
 
 use std::{
     collections::VecDeque,
@@ -37,7 +38,7 @@ pub(crate) struct Buffer<V> {
 
 struct Buffered<V> {
     replies: VecDeque<V>,
-    /// How many replies may come.
+    /// The number of replies that may still come.
     left: usize,
 }
 
@@ -52,8 +53,8 @@ impl<V: Send + 'static> Buffer<V> {
         }
     }
 
-    /// Takes a reply, unless it is the last; true if it is. Called under the lock of the request's
-    /// shard.
+    /// Takes a reply, unless it is the last; returns true if it is. Called under the lock of the
+    /// request's shard.
     pub(super) fn keep_unless_last(&self, reply: &mut Option<V>) -> bool {
         let mut buffered = self.buffered.lock();
         buffered.left = buffered.left.saturating_sub(1);
@@ -63,7 +64,7 @@ impl<V: Send + 'static> Buffer<V> {
         buffered.left == 0
     }
 
-    /// Takes the oldest reply. The memory of a peak goes as the buffer empties.
+    /// Takes the oldest reply. Frees the memory of a peak as the buffer empties.
     fn pop(&self) -> Option<V> {
         let replies = &mut self.buffered.lock().replies;
         let reply = replies.pop_front();
@@ -77,7 +78,7 @@ impl<V: Send + 'static> Buffer<V> {
 /// The test for the last reply.
 type IsLast<V> = Box<dyn FnMut(&V) -> bool + Send>;
 
-/// The replies to one request, as they come
+/// The replies to one request, as they arrive
 /// ([`Replies::expect_many`](crate::Replies::expect_many)). It works on any runtime, or none.
 ///
 /// # Cancel safety
@@ -86,8 +87,8 @@ type IsLast<V> = Box<dyn FnMut(&V) -> bool + Send>;
 ///
 /// # Memory
 /// Replies that were not taken are kept, at most as many as the request may have. The stream takes
-/// one allocation, and that of its buffer. Until it is dropped it keeps its form's memory, as a future
-/// does.
+/// one allocation, and that of its buffer. Until it is dropped, it keeps the memory of its form, as
+/// a future does.
 #[must_use = "dropped, it ends the request"]
 pub struct ReplyStream<V: Send + 'static> {
     buffer: Arc<Buffer<V>>,
@@ -96,7 +97,7 @@ pub struct ReplyStream<V: Send + 'static> {
     /// The end that came before the buffer was empty.
     ended: Option<Result<V, WaitError>>,
     is_last: Option<IsLast<V>>,
-    /// Its form, which drops what it leaves.
+    /// Its form, which drops what the stream leaves.
     form: Arc<dyn DropsInTurn>,
 }
 
@@ -124,9 +125,9 @@ impl<V: Send + 'static> ReplyStream<V> {
         }
     }
 
-    /// Ends the stream with the first reply that `is_last` accepts, which is still yielded. The
-    /// request is completed by the poll that yields it, and waits until then: `is_last` runs in the
-    /// polls of the stream. Another call replaces it.
+    /// Ends the stream with the first reply that `is_last` accepts; this reply is still yielded.
+    /// The poll that yields it completes the request, which waits until then: `is_last` runs in the
+    /// polls of the stream. Another call of `until` replaces the test.
     ///
     /// # Panics
     /// A panic of `is_last` reaches the poll. The reply is lost then, and the request waits on.
@@ -135,9 +136,9 @@ impl<V: Send + 'static> ReplyStream<V> {
         self
     }
 
-    /// Waits for the next reply. `None` after the last one, or after an error: the timeout
+    /// Waits for the next reply. Yields `None` after the last reply, or after an error: the timeout
     /// ([`Expired`](WaitError::Expired)), a failure of all requests, a shutdown. Replies that came
-    /// before such an error are yielded before it.
+    /// before an error are yielded before it.
     ///
     /// # Cancel safety
     /// Dropping the future loses no reply.
@@ -151,18 +152,18 @@ impl<V: Send + 'static> ReplyStream<V> {
         if must_yield(context.waker()) {
             return Poll::Pending;
         }
-        // 1. The oldest reply that came.
+        // 1. Yield the oldest reply in the buffer.
         if let Some(reply) = self.buffer.pop() {
             return self.yielded(reply);
         }
-        // 2. Without one, leave the waker, or find the end.
+        // 2. If there is none, leave the waker, or find the end.
         if let Some(end) = &mut self.end {
             if let Poll::Ready(ended) = Pin::new(end).poll(context) {
                 self.end = None;
                 self.ended = Some(ended);
             }
         }
-        // 3. Look again. The end comes behind all replies.
+        // 3. Look again. The end comes after all replies.
         if !failpoint!(StreamLooksOnce) {
             if let Some(reply) = self.buffer.pop() {
                 return self.yielded(reply);
@@ -185,7 +186,7 @@ impl<V: Send + 'static> ReplyStream<V> {
         Poll::Ready(Some(Ok(reply)))
     }
 
-    /// Ends the request, and drops what came for it, with the test for the last reply (No stack).
+    /// Ends the request, and drops its replies and the test for the last one (No stack).
     fn end_request(&mut self, outcome: &Outcome) {
         if let Some(end) = self.end.take() {
             end.abandon(outcome);
@@ -194,7 +195,7 @@ impl<V: Send + 'static> ReplyStream<V> {
         let mut is_last = self.is_last.take();
         let mut replies = mem::take(&mut self.buffer.buffered.lock().replies);
         let has_kept = ended.is_some() || is_last.is_some() || !replies.is_empty();
-        // A model that fails has no queue any more as its threads' values are dropped.
+        // When a model fails, its queue is gone before its threads' values are dropped.
         if has_kept && !MODEL {
             self.form.drop_in_turn(Box::new(move || {
                 ended.take().is_some() || is_last.take().is_some() || replies.pop_front().is_some()
@@ -202,16 +203,16 @@ impl<V: Send + 'static> ReplyStream<V> {
         }
     }
 
-    /// Returns the request's id, to cancel or reschedule it; `None` once a poll has found its end, or
-    /// it had no time to wait. O(1).
+    /// Returns the request's id, to cancel or reschedule it; `None` once a poll has found its end,
+    /// or if it had no time to wait. O(1).
     pub fn id(&self) -> Option<OperationId> {
         self.end.as_ref()?.id()
     }
 
-    /// Reschedules the request, counted from now; returns false if it has ended. Called after each
-    /// reply, it limits the time from when that was *taken*. For the time between two replies of the
-    /// server, see [`ReplyScope::reschedule`](crate::ReplyScope::reschedule). O(levels of the wheel),
-    /// with one lock.
+    /// Sets a new timeout for the request, counted from now; returns false if it has ended. Called
+    /// after each reply, it limits the time since that reply was *taken*. To limit the time between
+    /// two replies of the server, see [`ReplyScope::reschedule`](crate::ReplyScope::reschedule).
+    /// O(levels of the wheel), with one lock.
     pub fn reschedule(&self, timeout: impl Into<Timeout>) -> bool {
         match &self.end {
             Some(end) => end.reschedule(timeout),

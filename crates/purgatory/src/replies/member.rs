@@ -1,6 +1,6 @@
 //! The list of a scope's requests: their entries, linked by index.
 //!
-//! - **In order**: numbers rise along a scope's list, since a request joins its end as it gets its
+//! - **In order**: numbers rise along a scope's list, since a request joins the end as it gets its
 //!   number.
 //! - **Under one lock**: the number of a scope chooses its shard. The lock of that shard guards the
 //!   list's ends, which lie with the scope, and the links, which lie in the entries.
@@ -18,7 +18,7 @@ use crate::{
 /// No entry.
 const NONE: u32 = u32::MAX;
 
-/// A scope, as its handles and its requests share it. Its lock is that of its shard.
+/// The state of a scope, which its handles and its requests share. Its lock is that of its shard.
 pub(crate) struct Scope {
     pub(super) number: u64,
     /// Chooses the shard.
@@ -38,7 +38,7 @@ pub(crate) struct Member {
     scope: Arc<Scope>,
     previous: u32,
     next: u32,
-    /// The future of a request follows it by this once it has moved to another shard.
+    /// Lets the future of a request follow it once it has moved to another shard.
     forwarding: Option<Arc<Forwarding>>,
 }
 
@@ -67,13 +67,13 @@ impl Scope {
         self.handles.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a handle that goes; true for the last.
+    /// Counts one handle less; returns true for the last.
     pub(super) fn remove_handle(&self) -> bool {
         self.handles.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
     /// Returns half of the hash by which a request of this scope is found. Its upper bits depend on
-    /// all bits of both.
+    /// all bits of the scope's hash and the number.
     pub(super) fn hash_of(&self, number: u64) -> u32 {
         ((self.hash ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
     }
@@ -82,7 +82,7 @@ impl Scope {
         self.last_number.load(Relaxed)
     }
 
-    /// Uses a number up. Called under the lock.
+    /// Uses up a number. Called under the lock.
     pub(super) fn set_last_number(&self, number: u64) {
         self.last_number.store(number, Relaxed);
     }
@@ -91,7 +91,7 @@ impl Scope {
         self.is_closed.load(Relaxed)
     }
 
-    /// Closes it. Called under the lock.
+    /// Closes the scope. Called under the lock.
     pub(super) fn close(&self) {
         self.is_closed.store(true, Relaxed);
     }
@@ -101,7 +101,7 @@ impl Scope {
         Some(self.first.load(Relaxed)).filter(|&first| first != NONE)
     }
 
-    /// Makes the place of a request that comes to the end of the list. Called under the lock.
+    /// Makes the place of a request at the end of the list. Called under the lock.
     pub(super) fn place_at_end(self: &Arc<Self>, forwarding: Option<Arc<Forwarding>>) -> Member {
         Member {
             scope: self.clone(),
@@ -111,7 +111,7 @@ impl Scope {
         }
     }
 
-    /// Appends a request, which has the place at the end. O(1).
+    /// Appends a request that has the place at the end. O(1).
     pub(super) fn append(&self, requests: &mut impl Members, index: u32) {
         match self.last.load(Relaxed) {
             NONE => self.first.store(index, Relaxed),

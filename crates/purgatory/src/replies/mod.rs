@@ -1,5 +1,5 @@
-//! Requests and their replies: [`Replies`] by keys of the caller's, [`ReplyScope`] by numbers that
-//! each scope gives out.
+//! Requests and their replies: [`Replies`] matches them by keys that the caller chooses,
+//! [`ReplyScope`] by numbers that each scope gives out.
 
 mod engine;
 mod many;
@@ -27,9 +27,9 @@ pub use self::{many::ReplyStream, scope::ReplyScope};
 
 /// Matches replies with requests: each reply is delivered to the waiter of its request's key.
 ///
-/// Call [`expect`](Self::expect) first, then send the request. [`deliver`](Self::deliver) hands back
-/// a reply that has no waiter because it is late, a duplicate or unasked. A client with many
-/// connections takes [`ReplyScope`]s instead.
+/// Call [`expect`](Self::expect) first, then send the request. [`deliver`](Self::deliver) hands
+/// back a reply that has no waiter because it is late, a duplicate, or was never asked for. A
+/// client with many connections uses [`ReplyScope`]s instead.
 ///
 /// This is a handle: clones share the same replies. Dropping the last handle ends all expected
 /// replies as Cancelled.
@@ -55,9 +55,9 @@ pub use self::{many::ReplyStream, scope::ReplyScope};
 /// ```
 ///
 /// # Cost
-/// A reply takes one lock to register it, one to deliver it, one for each poll, and a clock read.
-/// There is no allocation, and the key is not copied. O(1). A place for the reply is taken from
-/// [`expect`](Self::expect) on: keep large ones in a `Box`.
+/// A reply takes one lock to register it, one to deliver it, one for each poll, and one clock read.
+/// There is no allocation, and the key is not copied. O(1). Space for the reply is taken from
+/// [`expect`](Self::expect) on: keep large replies in a `Box`.
 ///
 /// # Locks
 /// A key's `Eq` runs under the lock of its shard and must not call back. Wakers run with nothing
@@ -130,8 +130,8 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     ///
     /// # Errors
     /// [`Refused`] hands the key back if another reply is expected under it
-    /// ([`AlreadyExpected`](crate::WaitError::AlreadyExpected)), or after a shutdown, or when
-    /// it is full.
+    /// ([`AlreadyExpected`](crate::WaitError::AlreadyExpected)), after a shutdown, or when too many
+    /// replies are expected.
     ///
     /// # Panics
     /// Panics only if the key's own `Hash` or `Eq` panics. Then no reply is expected.
@@ -139,13 +139,13 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
         self.handle.expect(key, timeout.into(), || None)
     }
 
-    /// Expects up to `count` replies under this key, as a subscription or a request to many
-    /// servers has them. Each [`deliver`](Self::deliver) under the key adds one. The last one ends
-    /// the request as Completed and frees the key; the timeout ends it with fewer. See
-    /// [`ReplyStream`]. O(1).
+    /// Expects up to `count` replies under this key, for a subscription or a request to many
+    /// servers. Each [`deliver`](Self::deliver) under the key adds one. The last one ends the
+    /// request as Completed and frees the key; the timeout ends it with fewer. See [`ReplyStream`].
+    /// O(1).
     ///
-    /// At most `count` replies are kept for a task that does not take them; `usize::MAX` is no
-    /// bound. A `count` of 0 is one of 1.
+    /// At most `count` replies are kept for a task that does not take them; with `usize::MAX` there
+    /// is no bound. A `count` of 0 counts as 1.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -172,7 +172,7 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     /// ```
     ///
     /// # Errors
-    /// [`Refused`] as [`expect`](Self::expect).
+    /// [`Refused`], as for [`expect`](Self::expect).
     ///
     /// # Panics
     /// Panics as [`expect`](Self::expect) does.
@@ -191,7 +191,7 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     /// Delivers a reply to the waiter of its key, and wakes the waiter's task. When this returns,
     /// the waiter has the value and the key is free. O(1).
     ///
-    /// Inside a waker or a callback the task is woken behind the
+    /// Inside a waker or a callback, waking the task is left to the
     /// [outermost call](crate::guide::your_code), so a chain of tasks that each deliver the next
     /// reply needs no stack.
     ///
@@ -206,11 +206,11 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
         self.handle.table.deliver(key, value)
     }
 
-    /// Reschedules the reply that is expected under this key, counted from now; returns false if none
-    /// is. See [`ReplyScope::reschedule`]. O(levels of the wheel).
+    /// Sets a new timeout, counted from now, for the reply that is expected under this key; returns
+    /// false if no reply is. See [`ReplyScope::reschedule`]. O(levels of the wheel).
     ///
     /// # Panics
-    /// Panics as [`expect`](Self::expect) does. Then the deadline stays.
+    /// Panics as [`expect`](Self::expect) does. Then the deadline stays as it was.
     pub fn reschedule<Q: KeyRef<K> + ?Sized>(&self, key: &Q, timeout: impl Into<Timeout>) -> bool {
         let table = &self.handle.table;
         let hash = table.hash(key);
@@ -223,7 +223,7 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     /// [`Requested`](CancelReason::Requested) with this reason; returns how many. O(expected).
     ///
     /// Use it when a connection closes. Replies expected from now on, over the next connection, are
-    /// not touched. None of the tasks is woken before the last reply has ended.
+    /// not touched. No task is woken before the last failed reply has ended.
     ///
     /// ```
     /// use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The requests of one connection: [`ReplyScope`].
 //!
-//! A scope hands out its numbers in rising order. *Asked* are those up to the last one, so it takes
-//! no memory to tell a late reply from one that nothing asked for.
+//! A scope hands out its numbers in rising order. Every number up to the last one was asked for, so
+//! it takes no memory to tell a late reply from a reply that was never asked for.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -23,17 +23,17 @@ use crate::{
     waits::Waits,
 };
 
-/// The name of a request: the number of its scope, from 0, in the order in which they were made, and
-/// the number of the request in its scope, from 1. The public signatures spell it out.
+/// The name of a request: the number of its scope, counted from 0 in the order in which scopes are
+/// made, and its own number in that scope, from 1. The public signatures spell this type out.
 pub(super) type RequestId = (u64, u64);
 
-/// The requests of one connection: numbers them, matches their replies, and fails them together.
-/// [`another`](Self::another) makes the scope of the client's next connection, which shares the
-/// timer, the bound and the [`waits`](Self::waits).
+/// The requests of one connection: a scope numbers them, matches their replies, and fails them
+/// together. [`another`](Self::another) makes the scope of the client's next connection, which
+/// shares the timer, the bound and the [`waits`](Self::waits).
 ///
 /// The scope numbers its requests from 1. A reply therefore reaches only a request of its own
-/// connection, however often that reconnects. A reply without a waiter is known to be
-/// [late](WaitError::Late) or never asked for.
+/// connection, however often that reconnects. A reply without a waiter is reported as
+/// [late](WaitError::Late) or as never asked for.
 ///
 /// This is a handle: clones share the same requests. Dropping the last handle ends all of them as
 /// [`Dropped`](CancelReason::Dropped).
@@ -70,9 +70,9 @@ pub(super) type RequestId = (u64, u64);
 ///
 /// # Cost
 /// A scope is one allocation of 64 bytes. Its requests share a shard, and so a lock, which is taken
-/// once to expect one, once to deliver, once for each poll, and once to fail or close all of them.
-/// There is no other allocation, except one for a request that is reassigned. O(1), unless it says
-/// otherwise.
+/// once to expect a reply, once to deliver it, once for each poll, and once to fail or close all of
+/// them. A request for one reply allocates nothing, unless it is reassigned. A method takes O(1)
+/// unless it says otherwise.
 ///
 /// # Locks
 /// Wakers run with nothing locked.
@@ -139,11 +139,11 @@ impl<V: Send + 'static> Form for ReplyScope<V> {
 }
 
 impl<V: Send + 'static> ReplyScope<V> {
-    /// Expects a reply to a new request, and returns the request's number with the reply. It is
-    /// registered when this returns, so send the request after that. The timeout counts from here.
-    /// O(1).
+    /// Expects a reply to a new request, and returns the request's number with the reply's future.
+    /// The reply is registered when this returns, so send the request after that. The timeout
+    /// counts from here. O(1).
     ///
-    /// Numbers rise by 1, in the order of the calls. A refused request uses none up.
+    /// Numbers rise by 1, in the order of the calls. A refused request uses no number.
     ///
     /// # Cancel safety
     /// See [`WaitFuture`]. Dropping the future ends the request, and [`deliver`](Self::deliver)
@@ -151,18 +151,18 @@ impl<V: Send + 'static> ReplyScope<V> {
     ///
     /// # Errors
     /// [`ScopeClosed`](WaitError::ScopeClosed) if the scope was [closed](Self::close),
-    /// [`Closed`](WaitError::Closed) after a shutdown, [`Full`](WaitError::Full) at the
-    /// bound. Send nothing then.
+    /// [`Closed`](WaitError::Closed) after a shutdown, [`Full`](WaitError::Full) if too many
+    /// requests wait. Then do not send the request.
     pub fn expect(&self, timeout: impl Into<Timeout>) -> Result<(u64, WaitFuture<V>), WaitError> {
         self.park(timeout.into(), || None)
     }
 
     /// Expects up to `count` replies to a new request, as
-    /// [`Replies::expect_many`](crate::Replies::expect_many) does; returns its number with them.
-    /// O(1).
+    /// [`Replies::expect_many`](crate::Replies::expect_many) does; returns its number with their
+    /// stream. O(1).
     ///
     /// # Errors
-    /// An error as of [`expect`](Self::expect).
+    /// Same as [`expect`](Self::expect).
     pub fn expect_many(
         &self,
         count: usize,
@@ -182,7 +182,7 @@ impl<V: Send + 'static> ReplyScope<V> {
     ) -> Result<(u64, WaitFuture<V>), WaitError> {
         let arrival = self.table().arrival(timeout);
         let mut shard = self.lock();
-        // 1. A scope that was closed refuses all, and so does a form.
+        // 1. Admit the request, unless its scope is closed or the form refuses it.
         let number = self.scope.last_number() + 1;
         if self.scope.is_closed() && !failpoint!(ClosedScopeExpects) {
             drop(shard);
@@ -247,12 +247,12 @@ impl<V: Send + 'static> ReplyScope<V> {
         })
     }
 
-    /// Reschedules the request with this number, counted from now; returns false if none waits under
-    /// it. O(levels of the wheel), with one lock.
+    /// Sets a new timeout, counted from now, for the request with this number; returns false if no
+    /// request waits under it. O(levels of the wheel), with one lock.
     ///
-    /// The thread that reads the connection so limits the silence of the server, however slowly the
-    /// replies are taken. It reschedules before it delivers, so that a reply in time is never
-    /// followed by the end of the time before it:
+    /// This lets the thread that reads the connection limit how long the server may stay silent,
+    /// however slowly the task takes the replies. The thread reschedules before it delivers, so
+    /// that the old timeout never expires after a reply that came in time:
     ///
     /// ```
     /// use std::time::Duration;
@@ -279,11 +279,11 @@ impl<V: Send + 'static> ReplyScope<V> {
         Table::reschedule_request(self.lock(), hash, |_, key| *key == id, arrival)
     }
 
-    /// Delivers this value to each request with this number or a lower one that waits, as one
-    /// confirmation for all messages before it; returns how many those are. It is the last reply of
-    /// one that [expects several](Self::expect_many), too. All of them end before
-    /// the first task is woken. O(n) for n requests, under one lock each for counting and for
-    /// delivering them.
+    /// Delivers this value to each waiting request with this number or a lower one, as one
+    /// confirmation of all messages so far; returns the number of those requests. A request that
+    /// [expects several](Self::expect_many) replies ends with it, too. All these requests end
+    /// before the first task is woken. O(n) for n requests, with one lock to count them and one to
+    /// deliver.
     ///
     /// ```
     /// use std::time::Duration;
@@ -311,7 +311,7 @@ impl<V: Send + 'static> ReplyScope<V> {
         let number = number.min(self.scope.last_number());
         let count = self.count_up_to(&shard, number);
         drop(shard);
-        // 2. A value for each, made with nothing locked.
+        // 2. Clone the value for each, with nothing locked.
         let table = self.table();
         if count == 0 {
             table.call_in_turn(&table.frame.enter(), || drop(value));
@@ -319,7 +319,7 @@ impl<V: Send + 'static> ReplyScope<V> {
         }
         let mut values = vec![value; count];
 
-        // 3. Deliver it to the requests that still wait.
+        // 3. Deliver to the requests that still wait.
         let call = table.frame.enter();
         let mut batch = table.batch();
         let mut shard = self.lock();
@@ -356,13 +356,14 @@ impl<V: Send + 'static> ReplyScope<V> {
         count
     }
 
-    /// Moves the request with this number to another scope of the same client, as a connection is
-    /// replaced and its requests are sent again; returns its number there. Its task, its deadline
-    /// and its [id](WaitFuture::id) stay; a [snapshot](crate::Waits::snapshot) may show another id from
-    /// then on, which reaches it until it moves again. A reply under the old number is late from here
-    /// on. A [`cancel_all`](crate::Waits::cancel_all) that runs meanwhile may pass it by. O(levels of
-    /// the wheel), under the locks of both scopes. However often it moves, it takes two entries, one
-    /// allocation, and its one place under [`max_parked`](crate::Builder::max_parked).
+    /// Moves the request with this number to another scope of the same client, for when a
+    /// connection is replaced and its requests are sent again; returns its number there. The
+    /// request keeps its task, its deadline and its [id](WaitFuture::id). A
+    /// [snapshot](crate::Waits::snapshot) may show another id from then on, which reaches the
+    /// request until it moves again. A reply under the old number is late from here on. A
+    /// [`cancel_all`](crate::Waits::cancel_all) that runs meanwhile may miss the request. O(levels
+    /// of the wheel), under the locks of both scopes. However often a request moves, it takes two
+    /// entries, one allocation, and its one place under [`max_parked`](crate::Builder::max_parked).
     ///
     /// ```
     /// use std::time::Duration;
@@ -382,8 +383,8 @@ impl<V: Send + 'static> ReplyScope<V> {
     /// # Errors
     /// [`NotExpected`](WaitError::NotExpected) if no request waits under this number.
     /// [`ScopeClosed`](WaitError::ScopeClosed), [`Closed`](WaitError::Closed) or
-    /// [`Full`](WaitError::Full) as of [`expect`](Self::expect) if `to` cannot take it; then it
-    /// stays where it is.
+    /// [`Full`](WaitError::Full) as for [`expect`](Self::expect), if `to` cannot take the request;
+    /// then it stays where it is.
     ///
     /// # Panics
     /// Panics if `to` is a scope of another client.
@@ -391,8 +392,8 @@ impl<V: Send + 'static> ReplyScope<V> {
         let table = self.table();
         let is_same = Arc::ptr_eq(table, to.table());
         assert!(is_same, "the scopes are not of the same client");
-        // 1. Both shards stay locked, so that the request is in one of the scopes at any time. The
-        //    clock is read before.
+        // 1. Keep both shards locked, so that the request is in one of the scopes at any time. Read
+        //    the clock before that.
         let now_tick = table.arrival(Timeout::Never).now_tick;
         let (mut from, other) = table.lock_two(self.scope.hash, to.scope.hash);
         let id = self.id(number);
@@ -404,7 +405,7 @@ impl<V: Send + 'static> ReplyScope<V> {
             drop((from, other));
             return Err(to.refused(WaitError::ScopeClosed));
         }
-        // 2. One in the same shard has its entry already.
+        // 2. In the same shard, the request keeps its entry.
         let Some(mut other) = other else {
             let forwarding = take_off_list(&mut from, index);
             return Ok(to.put_on_list(&mut from, index, forwarding));
@@ -416,7 +417,7 @@ impl<V: Send + 'static> ReplyScope<V> {
         let forwarding = take_off_list(&mut from, index);
         let (index, forwarding) = from.move_to(index, &mut other, now_tick, forwarding);
         let number = to.put_on_list(&mut other, index, Some(forwarding));
-        // 3. The second may signal the reaper once it is unlocked.
+        // 3. Unlock the other shard last: that may signal the reaper.
         drop(from);
         drop(other);
         Ok(number)
@@ -453,20 +454,20 @@ impl<V: Send + 'static> ReplyScope<V> {
     }
 
     /// Fails the requests of this scope as [`Closed`](CancelReason::Closed) with this reason, and
-    /// refuses those expected from now on. Returns how many this call failed.
+    /// refuses requests from now on. Returns how many this call failed.
     ///
-    /// A request that another thread is expecting meanwhile is failed or refused. For both
-    /// `is_shutdown` is true. Make a new scope for the next connection. O(n) for n requests of the
-    /// scope, under one lock.
+    /// A request that another thread is expecting meanwhile is either failed or refused: in both
+    /// cases `is_shutdown` is true for its error. Make a new scope for the next connection. O(n)
+    /// for n requests of the scope, under one lock.
     pub fn close(&self, reason: impl Into<Reason>) -> usize {
         self.fail(CancelReason::Closed(reason.into()), true)
     }
 
-    /// Returns the requests that wait, those of all scopes of the client, for metrics, snapshots and
-    /// the [shutdown](Waits::shutdown). O(1).
+    /// Returns the waiting requests of all scopes of the client, for metrics, snapshots and the
+    /// [shutdown](Waits::shutdown). O(1).
     ///
-    /// A request is named by the number of its scope, from 0, in the order in which they were made,
-    /// and its number in that scope, from 1.
+    /// A request is named by the number of its scope, counted from 0 in the order in which scopes
+    /// are made, and by its own number in that scope, from 1.
     ///
     /// ```
     /// use std::time::Duration;
@@ -522,7 +523,8 @@ impl<V: Send + 'static> ReplyScope<V> {
     }
 }
 
-/// Takes a request that goes on off the table and the list of its scope; returns its forwarding.
+/// Removes a request that moves on from the table and from the list of its scope; returns its
+/// forwarding.
 fn take_off_list<V: Send + 'static>(
     shard: &mut Locked<'_, RequestId, V>,
     index: u32,
