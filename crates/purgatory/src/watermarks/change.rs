@@ -1,4 +1,4 @@
-//! Values that change: advances, epochs, removals, and the waits that end with them.
+//! Changes of values: advances, epochs, removals, and the waits that end with them.
 
 use std::sync::Arc;
 
@@ -15,17 +15,18 @@ use crate::{
     },
 };
 
-/// Waits that end together without an allocation.
+/// The number of waits that end together without an allocation.
 const AT_ONCE: usize = 8;
 
 /// How an epoch begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Begins {
-    /// The waits of the last one are cancelled, since its value is not theirs.
+    /// The waits of the last epoch are cancelled, since the new value is not theirs.
     Anew,
-    /// They go on in it.
+    /// The waits of the last epoch go on in the new one.
     KeepsWaits,
-    /// Anew, but another process leads it. It may have begun then: this one leads it no more.
+    /// Anew, but another process leads the epoch. If it has begun here already, this process stops
+    /// leading it.
     Elsewhere,
 }
 
@@ -38,7 +39,7 @@ impl<B: Beside> Mark<B> {
         }
     }
 
-    /// Refuses an epoch that has begun.
+    /// Refuses an epoch that has begun already.
     fn check_next(mark: Option<&Self>, named: u64, how: Begins) -> Result<(), WaitError> {
         match Self::present_epoch(mark) {
             Some(present) if named == present && how == Begins::Elsewhere => Ok(()),
@@ -49,9 +50,9 @@ impl<B: Beside> Mark<B> {
 }
 
 impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
-    /// Replaces the key's value by `to` of it, and finishes the waits that it reaches; returns how
-    /// many, or 0 inside a callback. In an epoch, if one is named, that must be the key's. O(r log
-    /// n) for r reached of n.
+    /// Replaces the key's value by `to` of it, and finishes the waits that the new value reaches;
+    /// returns how many, or 0 inside a callback. If an epoch is named, it must be the key's present
+    /// one. O(r log n) if r of n waits are reached.
     #[inline]
     pub(crate) fn change<Q: ToKey<K> + ?Sized>(
         self: &Arc<Self>,
@@ -59,7 +60,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         epoch: Option<u64>,
         to: impl FnOnce(u64) -> u64,
     ) -> Result<usize, WaitError> {
-        // 1. The key, in its epoch. The clock is read before the lock is taken.
+        // 1. Find the key, in its epoch. The clock is read before the lock is taken.
         let hash = self.hash(key);
         let ended_at = self.frame.ending_at();
         let shard = self.shard_of(hash);
@@ -72,16 +73,15 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             return self.change(key, None, to);
         }
 
-        // 2. Its value. The first one counts against `keys_max`.
+        // 2. Change its value. The first value counts against `keys_max`.
         let (mut shard, record) = self.record_with_value(shard, found, key, hash)?;
         let valued = shard.records.at_mut(record).valued.get_or_insert_default();
         valued.value = to(valued.value);
         Ok(self.finish_met(shard, record, ended_at))
     }
 
-    /// Changes what lies beside a key's value, and the value to what `change` returns for it: one
-    /// that is not lower. Otherwise like [`change`](Self::change). A key without a value is no
-    /// group.
+    /// Changes the data beside a key's value, and sets the value to the result of `change`, which
+    /// is not lower. Otherwise like [`change`](Self::change). A key without a value is not a group.
     #[inline]
     pub(crate) fn change_beside<Q: ToKey<K> + ?Sized>(
         self: &Arc<Self>,
@@ -135,7 +135,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         if call.is_nested() { 0 } else { met }
     }
 
-    /// Returns the record of a key that has a value, or gets its first one in this lock hold.
+    /// Returns the record of a key that has a value, or gets its first value in this lock hold.
     #[inline(always)]
     fn record_with_value<'a, Q: ToKey<K> + ?Sized>(
         self: &Arc<Self>,
@@ -174,8 +174,8 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         Err(WaitError::TooManyKeys { limit })
     }
 
-    /// Begins an epoch of a key with the value that `value` makes of what is to lie beside it, of what
-    /// lies there, and of the last value. Finishes the waits that this ends; returns how many. O(n)
+    /// Begins an epoch of a key. `value` makes its value from the new data beside it, the data
+    /// there now, and the last value. Finishes the waits that this ends; returns how many. O(n)
     /// under the lock for n waits.
     pub(crate) fn begin_epoch<Q: ToKey<K> + ?Sized>(
         self: &Arc<Self>,
@@ -185,7 +185,8 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         mut beside: B,
         value: impl FnOnce(&mut B, Option<&B>, u64) -> Result<u64, WaitError>,
     ) -> Result<usize, WaitError> {
-        // 1. An epoch is begun once. What lies beside a refused one, or the last, is dropped unlocked.
+        // 1. An epoch begins once. The data beside a refused epoch, or the last one, is dropped
+        //    unlocked.
         let replaced;
         let call = self.frame.enter();
         let hash = self.hash(key);
@@ -204,7 +205,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         }
         let (mut shard, record) = self.record_with_value(shard, found, key, hash)?;
 
-        // 2. The epoch and its value.
+        // 2. Store the epoch and its value.
         shard.events += 1;
         let begun = Valued {
             value,
@@ -214,8 +215,8 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         replaced = shard.records.at_mut(record).valued.replace(begun);
         let epoch = replaced.as_ref().map_or(0, |last| last.epoch);
 
-        // 3. Waits that are kept may be reached by the value. Others belong to the epoch that is
-        //    over, and end in the same lock hold.
+        // 3. The value may reach waits that are kept. Other waits belong to the epoch that is over,
+        //    and end in the same lock hold.
         let mut outcome = Outcome::Cancelled(CancelReason::EpochOver {
             epoch,
             present: number,
@@ -228,15 +229,15 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         Ok(met + self.end_waits_apart(&call, shard, record, &outcome, limit, ended_at))
     }
 
-    /// Removes the key's value, its epoch and what lies beside, and cancels its waits; returns how
-    /// many. O(n log n) for n waits.
+    /// Removes the key's value, its epoch and the data beside it, and cancels its waits; returns
+    /// how many. O(n log n) for n waits.
     pub(crate) fn remove_key<Q: KeyRef<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
         reason: &CancelReason,
     ) -> usize {
-        // What goes is dropped unlocked: a reason may have a value of the user's, whose drop may remove
-        // another key.
+        // Removed parts are dropped unlocked: a reason may own a value of the user's, whose drop
+        // may remove another key.
         let mut removed = None;
         let mut closed = None;
         let count = self.cancel_key(key, |mark| {
@@ -253,8 +254,8 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         count
     }
 
-    /// Cancels the waits of a key if `reason` gives one, in the lock hold in which that has changed
-    /// the record; returns how many. O(n log n) for n waits.
+    /// Cancels the waits of a key if `reason` returns a reason, in the lock hold in which `reason`
+    /// has changed the record; returns how many. O(n log n) for n waits.
     pub(crate) fn cancel_key<Q: KeyRef<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
@@ -281,8 +282,8 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         met + self.end_waits_apart(&call, shard, record, &outcome, usize::MAX, ended_at)
     }
 
-    /// Closes a key: cancels its waits, and refuses later ones with the same reason. Returns how
-    /// many this ended.
+    /// Closes a key: cancels its waits, and refuses later waits with the same reason. Returns how
+    /// many waits this ended.
     pub(crate) fn close_key<Q: ToKey<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
@@ -299,9 +300,10 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         met + self.end_waits_apart(&call, shard, record, &outcome, BUDGET, ended_at)
     }
 
-    /// Finds a key's record as Unmet holds: completes first the waits that an advance under way has
-    /// reached, and not taken yet, so that no later change of the key ends them otherwise. Returns
-    /// the record, and how many waits this completed; `ended_at` is the time behind them then.
+    /// Finds a key's record and restores Unmet: completes first the waits that an advance under way
+    /// has reached but not yet taken, so that no later change of the key ends them otherwise.
+    /// Returns the record, and how many waits this completed; `ended_at` is then a time after their
+    /// callbacks.
     fn find_unmet<'a, Q: KeyRef<K> + ?Sized>(
         self: &'a Arc<Self>,
         call: &Call<'_>,
@@ -319,11 +321,11 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             };
             let completed = &Outcome::Completed;
             met += self.end_waits_apart(call, shard, record, completed, BUDGET, *ended_at);
-            *ended_at = self.frame.ending_at(); // callbacks have taken their time
+            *ended_at = self.frame.ending_at(); // callbacks have taken time
         }
     }
 
-    /// Ends the waits of a key as [`end_waits`](Self::end_waits) does, for calls that are rare.
+    /// Ends the waits of a key as [`end_waits`](Self::end_waits) does, for rare calls.
     #[inline(never)]
     fn end_waits_apart<'a>(
         self: &'a Arc<Self>,
@@ -337,10 +339,10 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         self.end_waits(call, shard, record, outcome, limit, ended_at)
     }
 
-    /// Ends the waits of a key, lowest threshold first: as Completed those that its value reaches,
-    /// otherwise all. At most `limit` in one lock hold; each time they are finished with nothing
-    /// locked. Returns how many.
-    #[inline(always)] // an advance, whose outcome is known, takes half of the steps
+    /// Ends the waits of a key, lowest threshold first: as Completed, the waits that its value
+    /// reaches; otherwise all. Ends at most `limit` in one lock hold, and finishes these with
+    /// nothing locked. Returns how many ended.
+    #[inline(always)] // an advance, whose outcome is known, takes half the steps
     fn end_waits<'a>(
         self: &'a Arc<Self>,
         call: &Call<'_>,
@@ -352,8 +354,8 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     ) -> usize {
         let mut ended = 0;
         loop {
-            // 1. Take some off the key. If there are more, its record is told by its serial from
-            //    those that may have its number then.
+            // 1. Take some waits off the key. If there are more, the serial tells its record later
+            //    from another record with the same number.
             let mut told: SmallVec<[Tells; AT_ONCE]> = SmallVec::new();
             let value = shard.records.at(record).reached();
             let up_to = match outcome {
@@ -378,8 +380,8 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             let number = shard.number();
             drop(shard);
 
-            // 2. Finish them. A wait for less that a callback asks for is over at once, so this
-            //    ends.
+            // 2. Finish them. If a callback waits for a value that is reached, that wait is over at
+            //    once, so this loop ends.
             for told in told.drain(..) {
                 if call.is_nested() {
                     self.finish(call, told.ended(outcome, value));
@@ -394,8 +396,9 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
                 return ended;
             }
 
-            // 3. Go on with the rest, unless the key went meanwhile. If another thread took the
-            //    rest, there is nothing left to take. Callbacks have taken their time.
+            // 3. Go on with the rest, unless the record was removed meanwhile. If another thread
+            //    took the rest, nothing is left to take. Read the clock again: callbacks have taken
+            //    time.
             ended_at = self.frame.ending_at();
             shard = self.lock(number);
             if shard

@@ -1,7 +1,8 @@
-//! A wait for the values of several keys: a single wait for each, all of which report to one cell.
+//! A wait for the values of several keys: a single wait for each key. All of these waits report to
+//! one cell.
 //!
 //! - **First failure**: the first part that ends without a value ends the whole.
-//! - **All values**: the last part that is met ends it otherwise.
+//! - **All values**: otherwise, the last part that is met ends the whole.
 
 use std::{
     mem,
@@ -66,7 +67,7 @@ impl<K: WatchKey> Each<K> {
         })
     }
 
-    /// Returns the receiver of the end of one of its parts.
+    /// Returns the receiver of the end of one part.
     pub(crate) fn part(self: &Arc<Self>, number: usize) -> Tells {
         let cell: Weak<Self> = Arc::downgrade(self);
         Tells::Each(cell, number as u32)
@@ -79,8 +80,8 @@ impl<K: WatchKey> Each<K> {
         state.is_over()
     }
 
-    /// Records the end of a part, which comes once. Returns true if the whole has ended. O(1), but for
-    /// the last.
+    /// Records the end of a part, which comes once. Returns true if the whole has ended. O(1),
+    /// except for the last part.
     pub(crate) fn record(&self, number: usize, result: Result<u64, WaitError>) -> bool {
         let mut state = self.state.lock();
         if state.is_over() {
@@ -103,7 +104,7 @@ impl<K: WatchKey> Each<K> {
         true
     }
 
-    /// Returns its result once it has ended, and gives the other parts up.
+    /// Returns the result once the whole has ended, and gives up the other parts.
     pub(crate) fn take<V: WatermarkValue>(&self) -> Option<Result<Vec<(K, V)>, WaitError>> {
         let mut state = self.state.lock();
         if !state.is_over() {
@@ -126,7 +127,7 @@ impl<K: WatchKey> Each<K> {
         Some(Ok(reached))
     }
 
-    /// Takes the parts that still wait out of the table.
+    /// Removes the parts that still wait from the table.
     fn give_up(&self) {
         let parked = mem::take(&mut self.state.lock().parked);
         for handle in parked {
@@ -135,7 +136,7 @@ impl<K: WatchKey> Each<K> {
     }
 }
 
-/// Dropped by the last that has it, also by a panic of a key as the next part is made.
+/// Runs when the last owner is gone, even by a panic of a key while the next part is made.
 impl<K: WatchKey> Drop for Each<K> {
     fn drop(&mut self) {
         if !failpoint!(DroppedFutureLeavesOperation) {
@@ -176,7 +177,7 @@ impl<K: WatchKey, V: WatermarkValue> AnswerOrigin<Vec<(K, V)>> for Each<K> {
     }
 
     fn abandon(&self, _: TimerHandle, _: &Outcome) {
-        // What is the user's is dropped in turn, as that of any wait is: it may hold the next future.
+        // The user's values are dropped in turn, as for any wait: they may own the next future.
         let call = self.table.frame.enter();
         let mut state = self.state.lock();
         let waker = state.waker.take();

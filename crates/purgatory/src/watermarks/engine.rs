@@ -1,20 +1,20 @@
 //! The engine of [`Watermarks`](crate::Watermarks): values by key that only rise, and the waits for
 //! them.
 //!
-//! A key's record has its value, its epoch and its waits by threshold. A wait compares and parks
-//! under one lock. An advance stores the value and answers the waits that it reaches, at most 64 in
-//! one lock hold, the first of them in that of the store. So neither misses the other, and there is
-//! no check.
+//! A key's record has its value, its epoch and its waits by threshold. A wait compares and parks in
+//! one lock hold. An advance stores the value and answers the waits that it reaches, at most 64 in
+//! each lock hold, the first of them in the hold that stores the value. So neither misses the
+//! other, and no check is needed.
 //!
 //! - **Unmet**: once an advance has returned, no listed wait is for the key's value or less. Until
-//!   then, nobody is told that such a wait is there, and what begins an epoch, removes or closes the
-//!   key, or cancels below a floor completes it first.
-//! - **Of this epoch**: a listed wait belongs to the key's present epoch. A new one ends the waits
-//!   of the last, or takes them over, in the lock hold in which it begins.
-//! - **Gone**: a key without a value, waits and observers has no record.
+//!   then, no caller is told that such a wait is there, and a call that begins an epoch, removes or
+//!   closes the key, or cancels below a floor completes the wait first.
+//! - **Of this epoch**: a listed wait belongs to the key's present epoch. A new epoch ends the
+//!   waits of the last one, or takes them over, in the lock hold in which it begins.
+//! - **Gone**: a key that has no value, waits or observers, and is not closed, has no record.
 //!
-//! A layer above may keep something of its own beside a key's value, under the same lock:
-//! [`Beside`]. A key without a value has neither that nor an epoch.
+//! A layer above may keep data of its own beside a key's value, under the same lock: [`Beside`]. A
+//! key without a value has neither such data nor an epoch.
 
 use std::{
     marker::PhantomData,
@@ -40,21 +40,21 @@ use crate::{
 /// A callback of [`Watermarks::park`](crate::Watermarks::park).
 pub(crate) type Callback = Box<dyn FnOnce(Outcome) + Send>;
 
-/// What a layer above keeps beside a key's value.
+/// The data that a layer above keeps beside a key's value.
 pub(crate) trait Beside: Default + Send + 'static {
-    /// False if the key's epoch has no waits here, since another process makes its values. With a
-    /// default that is led, a key is in epoch 0 before it has a value. Otherwise epoch 0 has to
-    /// begin, as any.
+    /// Returns false if the key's epoch has no waits here, since another process makes its values.
+    /// If the default is led, a key is in epoch 0 before it has a value. Otherwise epoch 0 has to
+    /// begin like any other.
     fn is_led(&self) -> bool;
 
-    /// Returns the gauges of what lies beside the keys that are not closed, which `each` visits.
+    /// Returns the gauges of the data beside keys that are not closed; `each` visits it.
     #[cfg(feature = "metrics")]
     fn gauges(_each: impl FnOnce(&mut dyn FnMut(&Self))) -> Vec<timer_core::driver::Sample> {
         Vec::new()
     }
 }
 
-/// [`Watermarks`](crate::Watermarks) keep nothing.
+/// [`Watermarks`](crate::Watermarks) keep nothing beside a value.
 impl Beside for () {
     fn is_led(&self) -> bool {
         true
@@ -63,7 +63,7 @@ impl Beside for () {
 
 /// The engine of values whose keys are `K`, with a `B` beside each.
 pub(crate) struct Values<K, B = ()> {
-    /// The keys that have a value.
+    /// Counts the keys that have a value.
     pub(crate) valued_keys: Limit,
     of: PhantomData<fn() -> (K, B)>,
 }
@@ -71,8 +71,8 @@ pub(crate) struct Values<K, B = ()> {
 /// A key's record.
 #[derive(Debug, Default)]
 pub(crate) struct Mark<B> {
-    /// How many waits had been parked in its shard as it was made: distinguishes a record with waits
-    /// from those that have its number after it.
+    /// The number of waits that had been parked in its shard when it was made. It distinguishes a
+    /// record with waits from later records with the same number.
     pub(super) serial: u32,
     /// `None` for a key without a value.
     pub(crate) valued: Option<Valued<B>>,
@@ -81,7 +81,7 @@ pub(crate) struct Mark<B> {
     pub(super) rare: Option<Box<Rare>>,
 }
 
-/// The value of a key, and what goes with it.
+/// The value of a key, its epoch, and the data beside it.
 #[derive(Debug, Default)]
 pub(crate) struct Valued<B> {
     pub(super) value: u64,
@@ -94,7 +94,7 @@ pub(crate) struct Valued<B> {
 pub(super) struct Rare {
     /// Set once the key is closed.
     pub(super) closed: Option<Reason>,
-    /// The entries that wait for each change, by parking: all thresholds are 0.
+    /// The entries that wait for each change, in the order of parking: all thresholds are 0.
     observers: [Queue; 2],
 }
 
@@ -117,9 +117,9 @@ impl Rare {
 /// The change that an observer of a key waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Observed {
-    /// A wait for more than the value.
+    /// An operation waits for more than the value.
     Wanted,
-    /// No such wait.
+    /// No operation does.
     Unwanted,
 }
 
@@ -144,7 +144,7 @@ pub(crate) enum Tells {
     /// The task that polled a future last, once its wait has ended.
     Task(Waker),
     Callback(Callback),
-    /// A wait for each of several keys, and the number of this one. Not a struct of both: a wait is
+    /// A wait for several keys, and the number of this part of it. Not a struct of both: a wait is
     /// moved often, and would be 8 bytes larger.
     Each(Weak<dyn Cell>, u32),
 }
@@ -157,7 +157,7 @@ pub(crate) trait Cell: Send + Sync {
 
 /// The rest of a wait that has ended.
 pub(crate) struct Left<K> {
-    /// The key, if its record went.
+    /// The key, if its record was removed.
     pub(super) emptied_key: Option<K>,
     pub(super) tells: Tells,
     pub(super) outcome: Outcome,
@@ -165,7 +165,7 @@ pub(crate) struct Left<K> {
     pub(super) value: u64,
 }
 
-/// A wait as it was parked; or its result at once, and whom that concerns.
+/// The handle of a wait that was parked; or the result of a wait that was not, and its receiver.
 pub(crate) type Waiting = Result<TimerHandle, (Result<u64, WaitError>, Tells)>;
 
 impl<K, B> Values<K, B> {
@@ -178,8 +178,8 @@ impl<K, B> Values<K, B> {
 }
 
 impl<B: Beside> Mark<B> {
-    /// Refuses another epoch than that of the key with this record, if it has one, and one that is not
-    /// led here.
+    /// Refuses a named epoch, unless it is the present one of the key with this record, if it has
+    /// one, and is led here.
     pub(super) fn check_epoch(mark: Option<&Self>, named: Option<u64>) -> Result<(), WaitError> {
         let Some(named) = named else {
             return Ok(());
@@ -195,7 +195,7 @@ impl<B: Beside> Mark<B> {
         Ok(())
     }
 
-    /// Returns the epoch of the key with this record, if it has one; `None` before the first.
+    /// Returns the epoch of the key with this record, if it has one; `None` before the first epoch.
     pub(super) fn present_epoch(mark: Option<&Self>) -> Option<u64> {
         let first = B::default().is_led().then_some(0);
         mark.and_then(Mark::epoch).or(first)
@@ -213,7 +213,7 @@ impl<B> Mark<B> {
         Some(self.valued.as_ref()?.epoch)
     }
 
-    /// The rank that the key counts as: a missing value is the lowest.
+    /// Returns the rank that the key counts as: a missing value counts as the lowest.
     pub(super) fn reached(&self) -> u64 {
         self.value().unwrap_or(0)
     }
@@ -223,7 +223,7 @@ impl<B> Mark<B> {
         self.queue.lowest().is_some_and(|lowest| lowest <= value)
     }
 
-    /// True while an advance has not taken all waits that its value reaches.
+    /// Returns true while an advance has not taken all waits that its value reaches.
     pub(super) fn is_behind(&self) -> bool {
         self.meets(self.reached())
     }
@@ -252,7 +252,8 @@ impl<B> Mark<B> {
         self.rare.as_mut()?.observers(observed).pop_up_to(0)
     }
 
-    /// Returns why a wait ends unmet, if its key is closed: no value follows, and it is never wanted.
+    /// Returns why a wait ends unmet, if its key is closed: no value follows, and the key is never
+    /// wanted.
     #[inline]
     pub(super) fn closed_to(mark: Option<&Self>, wants: Wants) -> Option<CancelReason> {
         let reason = mark?.closed()?;
@@ -358,7 +359,7 @@ impl<K: WatchKey, B: Beside> Engine for Values<K, B> {
                     visit(&valued.beside);
                 }
             };
-            // After a shutdown nothing is waited for in any of them.
+            // After a shutdown no operation waits in any of them.
             if !table.shards.is_closed() {
                 table.each_record(|marks| marks, visit_open);
             }
@@ -386,7 +387,7 @@ impl Tells {
         }
     }
 
-    /// Makes what the table finishes.
+    /// Makes an end for the table to finish.
     #[inline(always)]
     pub(super) fn ended<K: WatchKey, B: Beside>(
         self,
@@ -402,8 +403,8 @@ impl Tells {
         Ended { waker: None, left }
     }
 
-    /// Tells of an end, with nothing locked. A future finds its answer.
-    #[inline(always)] // nothing is to be done for most
+    /// Tells the receiver of an end, with nothing locked. A future finds its answer in the entry.
+    #[inline(always)] // most have nothing to do
     pub(super) fn tell<K: WatchKey, B: Beside>(
         self,
         table: &Table<Values<K, B>>,
@@ -414,7 +415,7 @@ impl Tells {
             Tells::Future => {}
             Tells::Task(waker) => table.wake(Some(waker)),
             Tells::Callback(then) => match outcome {
-                // Known to most callers: a copy of any outcome takes ten steps.
+                // Most callers know this outcome; copying an unknown one takes ten steps.
                 Outcome::Completed => table.frame.call_here(|| then(Outcome::Completed)),
                 other => table.frame.call(|| then(other.clone())),
             },
@@ -428,8 +429,8 @@ impl Tells {
 }
 
 impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
-    /// Returns what `of` says of a key's record; `None` if there is none. It leaves alone what the
-    /// value follows from.
+    /// Returns the result of `of` for a key's record; `None` if there is no record. `of` must not
+    /// change the data from which the value follows.
     pub(crate) fn look<Q: KeyRef<K> + ?Sized, R>(
         &self,
         key: &Q,
@@ -464,8 +465,8 @@ pub(super) fn end_listed<K: WatchKey, B: Beside>(
     });
 }
 
-/// Answers the observers of a key that wait for what holds of it now, or never will: a closed key is
-/// not wanted any more. Their wakers go to `told`. Frees what is empty then.
+/// Answers the observers of a key whose change has come, or never will: a closed key is never
+/// wanted again. Their wakers go to `told`. Frees the record's rare parts if they are empty then.
 pub(super) fn tell_observers<K: WatchKey, B: Beside>(
     shard: &mut Shard<Values<K, B>>,
     record: u32,
@@ -485,7 +486,8 @@ fn tell_rare_observers<K: WatchKey, B: Beside>(
     told: &mut dyn FnMut(Tells),
 ) {
     for observed in [Observed::Wanted, Observed::Unwanted] {
-        // The lowest is looked for behind the waits that an advance under way has not taken yet.
+        // The lowest threshold is sought beyond the waits that an advance under way has yet to
+        // take.
         let mark = shard.records.at_mut(record);
         let rare = mark.rare.as_mut();
         if rare.is_none_or(|rare| rare.observers(observed).is_empty()) {
@@ -509,7 +511,7 @@ fn tell_rare_observers<K: WatchKey, B: Beside>(
     }
 }
 
-/// Returns the record of a key, which is made if none was found. Runs the key's `ToOwned` then.
+/// Returns the record of a key. If none was found, makes it, which runs the key's `ToOwned`.
 #[inline(always)] // a wait on a key that has a value takes 44 instructions more with a call
 pub(super) fn record_of<K: WatchKey, B: Beside, Q: ToKey<K> + ?Sized>(
     shard: &mut Shard<Values<K, B>>,

@@ -1,4 +1,4 @@
-//! What is done in an epoch of a key of [`Watermarks`]: values and waits come.
+//! Calls in a named epoch of a key of [`Watermarks`]: advances and waits.
 
 use crate::{
     error::{Refused, WaitError},
@@ -10,9 +10,10 @@ use crate::{
 };
 
 impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
-    /// Names the key together with an epoch, in which [values and waits](InEpoch) come. Use it where
-    /// a server that was replaced may still send values, or where the record that is waited for was
-    /// appended in an epoch: what comes too late is refused, instead of being met by another record.
+    /// Names the key together with an epoch, for [advances and waits](InEpoch) in that epoch. Use
+    /// it where a server that was replaced may still send values, or where a wait is for a record
+    /// that was appended in a given epoch: a call that comes too late is refused, and no wait is
+    /// met by another record.
     ///
     /// ```
     /// use std::time::Duration;
@@ -45,8 +46,8 @@ impl<K: WatchKey, V: WatermarkValue, Q: ToKey<K> + ?Sized> InEpoch<'_, Watermark
     /// Advances the key's value, as [`Watermarks::advance`] does.
     ///
     /// # Errors
-    /// [`OtherEpoch`](WaitError::OtherEpoch) in another epoch: this advance is late, or its epoch has
-    /// not begun here. Otherwise as [`Watermarks::advance`].
+    /// [`OtherEpoch`](WaitError::OtherEpoch) if the key is in another epoch: this advance is late,
+    /// or its epoch has not begun here. Otherwise as [`Watermarks::advance`].
     ///
     /// # Panics
     /// Panics as [`Watermarks::advance`] does.
@@ -56,14 +57,14 @@ impl<K: WatchKey, V: WatermarkValue, Q: ToKey<K> + ?Sized> InEpoch<'_, Watermark
         table.change(self.key, Some(self.epoch), |before| before.max(to))
     }
 
-    /// Returns a future as [`Watermarks::wait_for`] does, which belongs to this epoch.
+    /// Returns a future as [`Watermarks::wait_for`] does; the wait belongs to this epoch.
     ///
     /// # Cancel safety
     /// See [`WaitFuture`].
     ///
     /// # Errors
-    /// The future yields a [`WaitError`]: [`OtherEpoch`](WaitError::OtherEpoch), at once, in another
-    /// epoch.
+    /// The future yields a [`WaitError`]: [`OtherEpoch`](WaitError::OtherEpoch), at once, if the
+    /// key is in another epoch.
     ///
     /// # Panics
     /// Panics as [`Watermarks::wait_for`] does.
@@ -75,8 +76,8 @@ impl<K: WatchKey, V: WatermarkValue, Q: ToKey<K> + ?Sized> InEpoch<'_, Watermark
     /// Calls `then` as [`Watermarks::park`] does; the wait belongs to this epoch.
     ///
     /// # Errors
-    /// [`OtherEpoch`](WaitError::OtherEpoch) in another epoch. Otherwise as [`Watermarks::park`].
-    /// `then` is not called.
+    /// [`OtherEpoch`](WaitError::OtherEpoch) if the key is in another epoch. Otherwise as
+    /// [`Watermarks::park`]. `then` is not called.
     ///
     /// # Panics
     /// Panics as [`Watermarks::park`] does.

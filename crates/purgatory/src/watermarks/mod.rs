@@ -1,8 +1,8 @@
 //! Values by key that only rise, and waits for them: [`Watermarks`].
 //!
-//! The [engine] keeps a key's value beside the [queue] of its waits: how they [park], and how values
-//! [change]. A wait for [each] of several keys is a single wait for each of them. A caller may name
-//! an [epoch](in_epoch) together with the key.
+//! The [engine] keeps a key's value beside the [queue] of its waits. Waits are [parked](park), and
+//! values [changed](change). A wait for [each] of several keys is a single wait for each of them. A
+//! caller may name an [epoch](in_epoch) together with the key.
 
 mod change;
 mod each;
@@ -39,14 +39,16 @@ use crate::{
     watches::{KeyRef, ToKey, WatchKey},
 };
 
-/// Keeps a value for each key that only rises, and waits for values: the high
-/// watermarks of partitions, the index that was applied. A single value has the key `()`.
+/// Keeps, for each key, a value that only rises, and the waits for it: the high watermarks of
+/// partitions, the index that was applied. For a single value, use the key `()`.
 ///
-/// A value stays until [`remove`](Self::remove); a key without one counts as the lowest, 0. Values are
-/// `u64`, or of another type by [`with_values`](Self::with_values), right after the constructor.
+/// A value stays until [`remove`](Self::remove); a key without a value counts as the lowest, 0.
+/// Values are `u64`; for another type, call [`with_values`](Self::with_values) right after the
+/// constructor.
 ///
-/// *A wait belongs to an [epoch](Self::begin_epoch)* of its key: a value of another one does not
-/// meet it. What several replicas have to report is a [replica set](crate::ReplicaSets).
+/// *A wait belongs to an [epoch](Self::begin_epoch)* of its key: a value of another epoch does not
+/// meet it. For a value that several replicas have to report, use a
+/// [replica set](crate::ReplicaSets).
 ///
 /// This is a handle: clones share the values. Dropping the last handle cancels all waits.
 ///
@@ -68,18 +70,18 @@ use crate::{
 ///
 /// # Locks
 /// A key's `Eq` and `Clone` run under its shard's lock and must not call back. Callbacks and wakers
-/// run with nothing locked, on the thread that ends the wait; that is the one that parks it, if it
-/// is over at once. The executor calls back what expires later, and what a
+/// run with nothing locked, on the thread that ends the wait; for a wait that is over at once, that
+/// is the thread that parks it. The executor calls back waits that expire later, and waits that a
 /// [shutdown](Waits::shutdown) cancels.
 #[derive(Clone)]
 pub struct Watermarks<K: WatchKey, V: WatermarkValue = u64> {
     pub(crate) handle: Handle<Values<K>>,
-    /// It is neither kept nor shared: the table keeps ranks.
+    /// No value of this type is kept or shared: the table keeps ranks.
     values: PhantomData<fn() -> V>,
 }
 
 // The constructors give `u64` alone. So a plain program names no type of value, and its literals
-// have that one.
+// are `u64`.
 impl<K: WatchKey> Watermarks<K> {
     /// Makes `Watermarks` on the timer that the process
     /// [shares](crate::Purgatory::new); `name` labels their metrics.
@@ -122,9 +124,9 @@ impl<K: WatchKey> Watermarks<K> {
         Builder::new(name, usize::MAX)
     }
 
-    /// Takes values of another type: a signed integer, or a [`WatermarkValue`] of your own. Call it
-    /// right after the constructor, and name the type: values that are there are not converted, and
-    /// literals alone would make it `i32`. All clones have one type of value.
+    /// Changes the type of the values: to a signed integer, or a [`WatermarkValue`] of your own.
+    /// Call it right after the constructor, and name the type: existing values are not converted,
+    /// and literals alone would make it `i32`. All clones have the same type of value.
     ///
     /// ```
     /// use std::time::Duration;
@@ -148,13 +150,13 @@ impl<K: WatchKey> Watermarks<K> {
     }
 }
 
-/// The reason of the waits whose key was removed.
+/// Returns the reason for which waits are cancelled when their key is removed.
 pub(crate) fn removed() -> CancelReason {
     CancelReason::Requested("its key was removed".into())
 }
 
 impl<K: WatchKey> Form for Watermarks<K> {
-    /// The most keys that have a value at a time.
+    /// The maximum number of keys that have a value at a time.
     type Own = usize;
 
     fn build(settings: Settings, keys_max: usize) -> Result<Self, BuildError> {
@@ -167,9 +169,10 @@ impl<K: WatchKey> Form for Watermarks<K> {
 
 /// Settings of [`Watermarks`].
 impl<K: WatchKey> Builder<Watermarks<K>> {
-    /// Limits the keys that have a value at a time. Waits under a key without a value do not count;
-    /// [`max_parked`](Self::max_parked) limits those. Nor does a key that was
-    /// [closed](Watermarks::close) before it had a value. Off by default.
+    /// Limits the number of keys that have a value at a time. Waits under a key without a value do
+    /// not count; [`max_parked`](Self::max_parked) limits those. A key that was
+    /// [closed](Watermarks::close) before it had a value does not count, either. There is no limit
+    /// by default.
     pub fn keys_max(mut self, keys_max: usize) -> Self {
         self.own = keys_max;
         self
@@ -190,15 +193,15 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         value.map(V::from_rank)
     }
 
-    /// Returns the epoch of the key's value: 0 until [one begins](Self::begin_epoch). `None`
-    /// without a value. O(1).
+    /// Returns the epoch of the key's value: 0 until [one begins](Self::begin_epoch). `None` if the
+    /// key has no value. O(1).
     pub fn epoch<Q: KeyRef<K> + ?Sized>(&self, key: &Q) -> Option<u64> {
         self.handle.table.look(key, |mark| mark.epoch())
     }
 
     /// Returns the lowest threshold that an operation waits for and that the key has not reached;
-    /// `None` if none waits for more. A source that makes values on demand can start here. O(1)
-    /// amortised, or O(n) for the key's n waits while an advance completes some.
+    /// `None` if no operation does. A source that makes values on demand can start here. O(1)
+    /// amortised, or O(n) for the key's n waits while an advance is completing some.
     ///
     /// ```
     /// use std::time::Duration;
@@ -231,19 +234,20 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     /// `key` can be a borrowed form of the key type: `&str` for `String` keys. A key whose borrowed
     /// form is not its `ToOwned`, such as `Arc<str>`, is passed as `&key`.
     ///
-    /// Inside a callback this advances the value and returns 0; the waits complete behind the
-    /// [outermost call](crate::guide::your_code).
+    /// Inside a callback, this advances the value and returns 0; completing the waits is left to
+    /// the [outermost call](crate::guide::your_code).
     ///
-    /// One lock for each 64 waits that it reaches, and O(r log n) for r reached of the key's n
-    /// waits. Until it comes to a wait, that may still expire, or be cancelled by [`waits`](Self::waits).
-    /// A new epoch, a removal or a close of the key completes it first, and counts it.
+    /// One lock for each 64 waits that it reaches, and O(r log n) if it reaches r of the key's n
+    /// waits. Until the advance comes to a wait, the wait may still expire, or be cancelled by
+    /// [`waits`](Self::waits). A new epoch, a removal or a close of the key completes such a wait
+    /// first, and counts it.
     ///
     /// # Errors
-    /// - [`WaitError::TooManyKeys`] if this would be one more key than
+    /// - [`WaitError::TooManyKeys`] if the key would be one more than
     ///   [`keys_max`](Builder::keys_max) allows,
     /// - [`WaitError::KeyClosed`] if the key was [closed](Self::close).
     ///
-    /// Nothing was changed then.
+    /// In either case, nothing was changed.
     ///
     /// # Panics
     /// Panics only if the key's own `Hash`, `Eq` or `ToOwned` panics, or the value's
@@ -255,20 +259,19 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         table.change(key, None, |before| before.max(to))
     }
 
-    /// Begins an epoch of the key with this value, which may be lower than before: a log that was
-    /// truncated after a change of its leader. Returns how many waits this ended; those of a call
-    /// inside a callback are told behind the [outermost call](crate::guide::your_code).
+    /// Begins an epoch of the key with this value, which may be lower than before, as when a log
+    /// was truncated after a change of its leader. Returns how many waits this ended; inside a
+    /// callback, telling them is left to the [outermost call](crate::guide::your_code).
     ///
-    /// *A wait belongs to one epoch*: the key's present one as it was parked, or the one that it
-    /// [names](Self::in_epoch). In one step, the value and its epoch change, and all waits are
-    /// cancelled ([`EpochOver`](CancelReason::EpochOver)), also those for less than the new value:
-    /// what they wait for may be gone, and a record of the new epoch in its place is not theirs. A
-    /// late [advance in](Self::in_epoch) an earlier epoch changes nothing.
+    /// *A wait belongs to one epoch*: the key's present epoch when the wait was parked, or the
+    /// epoch that it [names](Self::in_epoch). In one step, the value and its epoch change, and all
+    /// waits are cancelled ([`EpochOver`](CancelReason::EpochOver)), even those for less than the
+    /// new value: the record that they wait for may be gone, and a record of the new epoch in its
+    /// place is not theirs. A late [advance in](Self::in_epoch) an earlier epoch changes nothing.
     ///
-    /// Epochs are numbers of the caller's, such as leader epochs or terms, since every server that
-    /// advances the key has to know them; they only rise. A key is in epoch 0 from the start: the first
-    /// that begins is 1 or above. [`remove`](Self::remove) forgets the
-    /// epoch.
+    /// The caller chooses the epoch numbers, such as leader epochs or terms, since every server
+    /// that advances the key has to know them; they only rise. A key is in epoch 0 from the start:
+    /// the first epoch that begins is 1 or above. [`remove`](Self::remove) forgets the epoch.
     ///
     /// O(n) under the lock for n waits of the key.
     ///
@@ -295,7 +298,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     ///
     /// # Errors
     /// [`WaitError::OtherEpoch`] unless the epoch is above the key's. Otherwise as
-    /// [`advance`](Self::advance). Nothing was changed.
+    /// [`advance`](Self::advance). In each case, nothing was changed.
     ///
     /// # Panics
     /// Panics as [`advance`](Self::advance) does.
@@ -310,12 +313,13 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         table.begin_epoch(key, epoch, Begins::Anew, (), |(), _, _| Ok(value))
     }
 
-    /// Begins an epoch as [`begin_epoch`](Self::begin_epoch) does, but the waits go on under the new
-    /// epoch, also those that [named](Self::in_epoch) the last; returns how many its value completed.
+    /// Begins an epoch as [`begin_epoch`](Self::begin_epoch) does, but the waits go on in the new
+    /// epoch, even those that [named](Self::in_epoch) the last one; returns how many waits its
+    /// value completed.
     ///
-    /// *The risk*: such a wait is met by a value of the new epoch, though what it waits for may
-    /// have been taken back. Take this only where a value means the same in each epoch: a fetch of
-    /// any record at that offset, not the acknowledgement of one record.
+    /// *The risk*: such a wait is met by a value of the new epoch, though the record that it waits
+    /// for may have been taken back. Use this only where a value means the same in each epoch: a
+    /// fetch of any record at that offset, not the acknowledgement of one record.
     ///
     /// ```
     /// use std::time::Duration;
@@ -345,11 +349,11 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         table.begin_epoch(key, epoch, Begins::KeepsWaits, (), |(), _, _| Ok(value))
     }
 
-    /// Removes the key's value and its epoch, and cancels the waits for it. Returns how many this
-    /// ended. A later [`advance`](Self::advance) starts anew, also of a key that was
+    /// Removes the key's value and its epoch, and cancels its waits. Returns how many waits this
+    /// ended. A later [`advance`](Self::advance) starts anew, even for a key that was
     /// [closed](Self::close).
     ///
-    /// O(n log n) under the lock for n waits of the key: no value that comes later meets one of them.
+    /// O(n log n) under the lock for n waits of the key, so that no later value meets one of them.
     ///
     /// ```
     /// use std::time::Duration;
@@ -373,11 +377,11 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         self.handle.table.remove_key(key, &removed())
     }
 
-    /// Closes the key: its waits are cancelled ([`Closed`](CancelReason::Closed)), and later ones
-    /// end at once with the same reason, whatever its value. Returns how many waits this ended.
-    /// Futures of [`wanted`](Self::wanted) end so, too, but are not counted; for those of
-    /// [`unwanted`](Self::unwanted) the key is unwanted now. Advances are refused from now on.
-    /// [`remove`](Self::remove) forgets the key, and that it was closed.
+    /// Closes the key: its waits are cancelled ([`Closed`](CancelReason::Closed)), and later waits
+    /// end at once with the same reason, whatever the key's value. Returns how many waits this
+    /// ended. Futures of [`wanted`](Self::wanted) end in the same way, but are not counted; futures
+    /// of [`unwanted`](Self::unwanted) complete, since the key is unwanted now. Advances are
+    /// refused from now on. [`remove`](Self::remove) forgets the key, and that it was closed.
     ///
     /// O(n log n) for n waits of the key, 64 in one lock hold.
     ///
@@ -415,7 +419,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     /// for n waits of the key.
     ///
     /// `key` can be a borrowed form of the key type, as in [`advance`](Self::advance): `&str` for
-    /// `String` keys, but `&key` for `Arc<str>`. It is copied if the key has neither a value nor a
+    /// `String` keys, but `&key` for `Arc<str>`. The key is copied if it has neither a value nor a
     /// wait.
     ///
     /// # Cancel safety
@@ -437,9 +441,10 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     }
 
     /// Returns a future that is ready once an operation waits for more than the key's value; it
-    /// yields the lowest such threshold. A source that makes values on demand starts there. Ready
-    /// at once if one waits. One lock; O(log n) as it leaves, of n such futures of the key. The wait
-    /// that comes, or the last that goes, tells all of them under the lock.
+    /// yields the lowest such threshold. A source that makes values on demand starts there. The
+    /// future is ready at once if an operation waits already. One lock to park it; O(log n) to
+    /// leave, for n such futures of the key. The wait that comes, or the last that leaves, tells
+    /// all of these futures under the lock.
     ///
     /// ```
     /// use std::time::Duration;
@@ -479,7 +484,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     /// Returns a future that is ready once no operation waits for more than the key's value. See
     /// [`wanted`](Self::wanted).
     ///
-    /// Go on making values until it is ready: another wait may come between a look at
+    /// Go on making values until it is ready: another wait may arrive between a look at
     /// [`lowest_waiting`](Self::lowest_waiting) and this call.
     ///
     /// # Cancel safety
@@ -539,17 +544,19 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     }
 
     /// Returns a future of several keys, ready once each has reached its threshold at some moment
-    /// since the call. It yields them with the values that did, in the order given.
+    /// since the call. It yields the keys with the values that reached the thresholds, in the order
+    /// given.
     ///
-    /// It is a single wait for each key, of the key's present epoch; the first that ends otherwise
-    /// ends the whole with its error. The keys are not read together: one may have begun an epoch
-    /// below its threshold since it was reached. The acknowledgement of a record by a set of
-    /// replicas is therefore the work of [`ReplicaSets`](crate::ReplicaSets). Each key takes a
-    /// place of [`max_parked`](Builder::max_parked).
+    /// The future has a single wait for each key, in the key's present epoch; the first wait that
+    /// ends otherwise ends the whole with its error. The keys are not read together: a key may have
+    /// begun an epoch below its threshold since it reached that. For the acknowledgement of a
+    /// record by a set of replicas, use [`ReplicaSets`](crate::ReplicaSets) instead. Each key takes
+    /// a place of [`max_parked`](Builder::max_parked).
     ///
-    /// The future's [id](WaitFuture::id) is that of the wait for one of the keys, the first that had
-    /// to wait: gone once that is reached, though the others wait on, and a new deadline by it is
-    /// that wait's alone. The future's own [`reschedule`](WaitFuture::reschedule) moves all.
+    /// The future's [id](WaitFuture::id) is the id of one wait: that for the first key that had to
+    /// wait. The id is gone once that key is reached, though the others wait on, and a new deadline
+    /// set by it is for that wait alone. The future's own [`reschedule`](WaitFuture::reschedule)
+    /// moves all deadlines.
     ///
     /// O(log n) for each key, two locks each, and four allocations.
     ///
@@ -570,7 +577,8 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     /// See [`WaitFuture`].
     ///
     /// # Errors
-    /// The future yields a [`WaitError`], without a key [`NoKeys`](WaitError::NoKeys) at once.
+    /// The future yields a [`WaitError`]; if there are no keys, [`NoKeys`](WaitError::NoKeys) at
+    /// once.
     ///
     /// # Panics
     /// Panics only if a key's own `Hash`, `Eq` or `Clone` panics, or a value's
@@ -585,11 +593,12 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
             table.frame.report_refusal(&reason);
             return WaitFuture::ready(Err(reason));
         }
-        // 1. The cell comes first: dropped by a panic of a key, it gives the parts up.
+        // 1. Make the cell first: if a key panics, the cell is dropped and gives up the parts.
         let timeout = table.counted_from_now(timeout.into());
         let keys = watermarks.iter().map(|(key, _)| key.clone()).collect();
         let cell = Each::new(self.handle.share(), keys);
-        // 2. A part for each key, until one has ended the whole. The first that is parked names it.
+        // 2. Park a part for each key, until one has ended the whole. The first parked part gives
+        //    the id.
         let mut first = None;
         for (number, (key, threshold)) in watermarks.iter().enumerate() {
             let part = cell.part(number);
@@ -605,7 +614,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
                 break;
             }
         }
-        // 3. It may be over, or it waits.
+        // 3. The whole may be over, or it waits.
         if let Some(result) = cell.take() {
             return WaitFuture::ready(result);
         }

@@ -1,4 +1,4 @@
-//! Waits that come: compared and parked under one lock.
+//! Arriving waits: compared and parked under one lock.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl<K: WatchKey, B: Beside> Handle<Values<K, B>> {
-    /// Parks a wait of an epoch, or of the present one; returns its future.
+    /// Parks a wait in the named epoch, or in the present one; returns its future.
     #[inline]
     pub(crate) fn wait_for<Q: ToKey<K> + ?Sized, V: WatermarkValue>(
         &self,
@@ -32,7 +32,7 @@ impl<K: WatchKey, B: Beside> Handle<Values<K, B>> {
         self.future_of(parked, V::from_rank)
     }
 
-    /// Makes the future of a wait that was parked, or not.
+    /// Makes the future of a wait, whether it was parked or not.
     #[inline]
     pub(crate) fn future_of<T>(
         &self,
@@ -48,7 +48,7 @@ impl<K: WatchKey, B: Beside> Handle<Values<K, B>> {
         }
     }
 
-    /// Parks a wait of an epoch, or of the present one, that calls `then`.
+    /// Parks a wait in the named epoch, or in the present one, that calls `then`.
     #[inline(always)] // a call costs 48 instructions
     pub(crate) fn call_at<Q: ToKey<K> + ?Sized, V: WatermarkValue>(
         &self,
@@ -66,7 +66,7 @@ impl<K: WatchKey, B: Beside> Handle<Values<K, B>> {
             Ok(handle) => return Ok(Some(table.frame.id(handle))),
             Err(at_once) => at_once,
         };
-        // It is refused, or called back as any other.
+        // The wait is refused, or called back like any other.
         let outcome = match at_once {
             Ok(_) => Outcome::Completed,
             Err(WaitError::Expired) => Outcome::Expired,
@@ -79,8 +79,8 @@ impl<K: WatchKey, B: Beside> Handle<Values<K, B>> {
 }
 
 impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
-    /// Parks a wait for a key's value, or an observer of it, unless it ends at once. In an epoch, if one
-    /// is named, that must be the key's. O(log n) for n waits of the key.
+    /// Parks a wait for a key's value, or an observer of it, unless it ends at once. If an epoch is
+    /// named, it must be the key's present one. O(log n) for n waits of the key.
     #[inline(always)]
     pub(crate) fn wait<Q: ToKey<K> + ?Sized>(
         self: &Arc<Self>,
@@ -90,8 +90,8 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         timeout: Timeout,
         tells: Tells,
     ) -> Waiting {
-        // 1. Compare. A value that is reached needs no clock: a clock of ours is read below, under
-        //    the lock; the user's is read before it.
+        // 1. Compare. A value that is reached needs no clock: our own clock is read below, under
+        //    the lock; a user's clock is read before the lock is taken.
         let hash = self.hash(key);
         let early = self.early_arrival(timeout);
         let mut shard = self.shard_of(hash);
@@ -118,22 +118,22 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             found = shard.records.find(key, hash);
         }
 
-        // 2. It has to wait, if there is time and room.
+        // 2. Park the wait, if there is time and room.
         let arrival = early.unwrap_or_else(|| self.arrival(timeout));
         self.park_under(tells, shard, found, (key, hash), arrival, wants)
     }
 
-    /// Refuses a wait of a form that was shut down, also one whose value is reached: a loop of
-    /// waits that are met at once ends, too.
+    /// Refuses a wait of a form that was shut down, even if its value is reached, so that a loop of
+    /// waits that are met at once ends.
     #[cold]
     fn refuse_closed(&self, tells: Tells) -> Waiting {
         self.frame.report_refusal(&WaitError::Closed);
         Err((Err(WaitError::Closed), tells))
     }
 
-    /// Parks a wait under a key, whose record is made if it has none, unless there is no time or room
-    /// for it. The first argument is dropped last: by a panic of the key the shard is unlocked before
-    /// a callback goes.
+    /// Parks a wait under a key, and makes the key's record if it has none, unless there is no time
+    /// or room for the wait. The first argument is dropped last: if the key panics, the shard is
+    /// unlocked before a callback is dropped.
     #[inline(always)] // a call moves seven arguments through memory
     fn park_under<Q: ToKey<K> + ?Sized>(
         self: &Arc<Self>,
@@ -144,7 +144,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         arrival: Arrival,
         wants: Wants,
     ) -> Waiting {
-        // 1. The key's `Clone` may panic: no place is taken yet.
+        // 1. The key's `Clone` may panic, so it runs before a place is taken.
         let admitted = self.admit(&mut shard, arrival, |shard| {
             Ok(record_of(shard, found, key, hash))
         });
@@ -152,7 +152,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             Ok(record) => record,
             Err(reason) => return Err((Err(self.turn_away(shard, (key, hash), reason)), tells)),
         };
-        // 2. Parked and listed, in the same lock hold.
+        // 2. Park and list the wait in the same lock hold.
         let wait = Wait {
             record,
             wants,
@@ -177,7 +177,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         Ok(handle)
     }
 
-    /// Unlocks the shard to which a wait is not admitted, without the record that was made for it.
+    /// Unlocks the shard that did not admit a wait, and removes a record that was made for it.
     #[cold]
     fn turn_away<Q: ToKey<K> + ?Sized>(
         self: &Arc<Self>,

@@ -1,13 +1,13 @@
 //! The waits of one key, by threshold: [`Queue`]. Pure.
 //!
 //! Offsets only grow, so nearly every wait is appended to a sorted *run*, and an advance takes its
-//! front. The few that are for less than the run's end lie in a tree beside it. A run is a vector
-//! whose first items have left: a ring would take twice the steps.
+//! front. The few waits for less than the run's end lie in a tree beside it. A run is a vector
+//! whose first items may have left: a ring would take twice the steps.
 //!
-//! - **Front**: the first and the last item of the run are no gaps. A wait that leaves the middle
-//!   early leaves a gap, and the one that leaves an end takes the gaps beside it along.
-//! - **Few gaps**: at most half of a run is gaps, or [`GAPS_MAX`].
-//! - **Over**: a run of which all items have left has none in memory.
+//! - **Front**: neither the first nor the last item of the run is a gap. A wait that leaves the
+//!   middle early leaves a gap; a wait that leaves an end takes the gaps beside it along.
+//! - **Few gaps**: at most half of a run's items, or [`GAPS_MAX`], are gaps.
+//! - **Over**: a run keeps no items in memory once all of them have left.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use timer_core::TaskId;
 
 use crate::table::peak::shrunk;
 
-/// The gaps that a short run may have.
+/// The number of gaps that a short run may have.
 const GAPS_MAX: usize = 64;
 
 /// The capacity up to which a run keeps its memory.
@@ -32,7 +32,7 @@ struct Item {
     threshold: u64,
     /// The number of its insertion.
     sequence: u64,
-    /// That of its entry.
+    /// The index of its entry.
     index: u32,
 }
 
@@ -45,9 +45,9 @@ impl Item {
 /// The waits of one key.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// The run, behind items that have left.
+    /// The run, after the items that have left.
     run: Vec<Item>,
-    /// The number of those.
+    /// The number of items that have left.
     left: u32,
     gaps: u32,
     /// The waits for less than the end of the run, by place. `None` for most keys.
@@ -59,7 +59,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Returns true when no wait is in it.
+    /// Returns true if the queue has no waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.run.is_empty() && self.below.is_none()
     }
@@ -105,8 +105,9 @@ impl Queue {
         below.insert(item.place(), item.index);
     }
 
-    /// Makes room for another item where others have left, if they are a quarter. Otherwise the run
-    /// is to grow. Most keys have one wait at a time: the first takes no more than its own place.
+    /// Makes room for another item in place of those that have left, if they are a quarter.
+    /// Otherwise the run will grow. Most keys have one wait at a time, so the first takes room for
+    /// one only.
     #[cold]
     fn make_room(&mut self) {
         if self.run.is_empty() {
@@ -136,8 +137,8 @@ impl Queue {
         }
     }
 
-    /// Returns the lowest threshold above a value. O(1) if it is the lowest of all, otherwise O(log n)
-    /// and the gaps beside it.
+    /// Returns the lowest threshold above a value. O(1) if it is the lowest of all, otherwise O(log
+    /// n) plus the gaps beside it.
     pub(crate) fn lowest_above(&self, value: u64) -> Option<u64> {
         let lowest = self.lowest()?;
         if lowest > value {
@@ -163,7 +164,7 @@ impl Queue {
     /// Removes the lowest wait if its threshold is at most `value`; returns its entry.
     #[inline]
     pub(crate) fn pop_up_to(&mut self, value: u64) -> Option<TaskId> {
-        // 1. One below the run, if it is the lowest of all.
+        // 1. A wait below the run, if it is the lowest of all.
         if self.below.is_some() {
             if let Some(id) = self.pop_below(value) {
                 return Some(id);
@@ -177,7 +178,8 @@ impl Queue {
         Some(id)
     }
 
-    /// Removes the lowest wait below the run, if it comes before the run's and is at most `value`.
+    /// Removes the lowest wait below the run, if it comes before the run's front and is for at most
+    /// `value`.
     fn pop_below(&mut self, value: u64) -> Option<TaskId> {
         let front = self.front().map(Item::place);
         let below = self.below.as_mut()?;
@@ -216,7 +218,7 @@ impl Queue {
         }
     }
 
-    /// Keeps Front, Few gaps and Over, and gives the memory of a peak back. O(1) amortised.
+    /// Restores Front, Few gaps and Over, and frees the memory of a peak. O(1) amortised.
     #[inline]
     fn drop_gaps(&mut self) {
         if self.gaps > 0 {
@@ -238,7 +240,7 @@ impl Queue {
             self.left += 1;
             self.gaps -= 1;
         }
-        // Without a gap the last item may be one that has left.
+        // If there are no gaps, the last item may be one that has left.
         while self.gaps > 0 && self.run.last().is_some_and(is_gap) {
             self.run.pop();
             self.gaps -= 1;
@@ -275,7 +277,7 @@ mod tests {
         TaskId::from_parts(number as u32, number)
     }
 
-    /// Random waits come and go beside a map by place.
+    /// Compares random steps with a map by place.
     #[test]
     fn random_steps_agree_with_a_map() {
         let mut random = fastrand::Rng::with_seed(7);
@@ -320,7 +322,7 @@ mod tests {
         }
     }
 
-    /// A hundred waits, of which the first leaves as another comes.
+    /// A queue of a hundred waits: for each that arrives, the first leaves.
     #[test]
     fn a_run_that_moves_along_keeps_its_memory() {
         let mut queue = Queue::default();

@@ -2,9 +2,9 @@
 
 /// A value of [`Watermarks`](crate::Watermarks): a number, or a type of your own around one.
 ///
-/// The purgatory keeps and compares *ranks*, the places of values in their order: 0 is that of the
-/// lowest value. Unsigned integers are their own rank. The rank of a signed one is its distance
-/// from the lowest, so that `i64::MIN` has rank 0 and `0` has rank 2⁶³.
+/// The purgatory keeps and compares *ranks*, the places of values in their order: 0 is the rank of
+/// the lowest value. Unsigned integers are their own rank. The rank of a signed integer is its
+/// distance from the lowest, so that `i64::MIN` has rank 0 and `0` has rank 2⁶³.
 ///
 /// A type of your own maps itself to a rank and back:
 ///
@@ -34,14 +34,14 @@
 ///
 /// # Promises of an implementation
 /// - A higher value has a higher rank, and equal values have equal ranks.
-/// - `from_rank` gives back the value of each rank that `to_rank` returned. Debug builds panic
-///   where it does not.
+/// - `from_rank` gives back the value of each rank that `to_rank` returned. Debug builds panic if
+///   it does not.
 /// - Rank 0 counts as reached by a key that was never advanced, so a wait for it is over at once. A
-///   value to wait for, such as the first stage of a job, has a higher rank.
+///   value to wait for, such as the first stage of a job, needs a higher rank.
 ///
 /// A mapping that breaks a promise makes waits end early, late or with another value. The methods
 /// run with nothing locked, on the threads that call `Watermarks` or poll a wait's future. A panic
-/// there is the caller's.
+/// there reaches the caller.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a value of `Watermarks`",
     label = "`Watermarks` keep integers of up to 64 bits, and types that map to their rank",
@@ -55,7 +55,7 @@ pub trait WatermarkValue: Copy + Send + 'static {
     fn from_rank(rank: u64) -> Self;
 }
 
-/// Returns the value's rank, from which debug builds try the way back.
+/// Returns the value's rank. Debug builds check that it converts back.
 pub(crate) fn rank<V: WatermarkValue>(value: V) -> u64 {
     let rank = value.to_rank();
     debug_assert_eq!(
@@ -66,7 +66,7 @@ pub(crate) fn rank<V: WatermarkValue>(value: V) -> u64 {
     rank
 }
 
-/// Integers without a sign, which are their own rank.
+/// Unsigned integers, which are their own rank.
 macro_rules! unsigned {
     ($($integer:ty),+) => {$(
         impl WatermarkValue for $integer {
@@ -81,7 +81,7 @@ macro_rules! unsigned {
     )+};
 }
 
-/// Integers with a sign. With the sign's bit flipped they are in the order of those without one.
+/// Signed integers. With the sign bit flipped, they sort as unsigned ones.
 macro_rules! signed {
     ($($integer:ty as $unsigned:ty),+) => {$(
         impl WatermarkValue for $integer {
