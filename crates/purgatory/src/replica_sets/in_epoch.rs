@@ -1,4 +1,4 @@
-//! What is done in an epoch of a group of [`ReplicaSets`]: members report, come and go, and writes
+//! Calls in a named epoch of a group of [`ReplicaSets`]: members report, join and leave, and writes
 //! wait.
 
 use crate::{
@@ -12,8 +12,9 @@ use crate::{
 };
 
 impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets<G, M, V> {
-    /// Names the group together with the epoch of one of its leaders, in which [members report, come
-    /// and go, and writes wait](InEpoch). What an earlier leader heard, or appended, is refused.
+    /// Names the group together with the epoch of one of its leaders, in which
+    /// [members report, join and leave, and writes wait](InEpoch). Reports to an earlier leader,
+    /// and waits for its records, are refused.
     ///
     /// ```
     /// use purgatory::{ReplicaSets, Rule, WaitError};
@@ -40,10 +41,10 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     }
 }
 
-/// A group of [`ReplicaSets`]. Each call returns
-/// [`OtherEpoch`](WaitError::OtherEpoch) in another epoch, and [`NoGroup`](WaitError::NoGroup)
-/// without a set. That is with the leader in an epoch that another process
-/// [leads](ReplicaSets::follow): nothing waits here.
+/// A group of [`ReplicaSets`]. Each call returns [`OtherEpoch`](WaitError::OtherEpoch) if the group
+/// is in another epoch, and [`NoGroup`](WaitError::NoGroup) if it has no set. In an epoch that
+/// another process [leads](ReplicaSets::follow), the set is with the leader, and no operation waits
+/// here.
 impl<G, M, V, Q> InEpoch<'_, ReplicaSets<G, M, V>, Q>
 where
     G: WatchKey,
@@ -51,7 +52,7 @@ where
     V: WatermarkValue,
     Q: ToKey<G> + ?Sized,
 {
-    /// Changes the set by what it makes of the watermark, and advances that in the same lock hold.
+    /// Changes the set, and advances the watermark to the result of `change` in the same lock hold.
     #[inline]
     fn change(
         &self,
@@ -70,53 +71,54 @@ where
         })
     }
 
-    /// Records what a member has of the log of this epoch's leader. Returns how many waits this
-    /// completed. A member whose own log goes on with other records cuts those off first: [a length
-    /// does not tell](crate::guide::replication#in-which-epoch).
+    /// Records how much a member has of the log of this epoch's leader. Returns how many waits this
+    /// completed. A member whose own log goes on with other records must cut those off first:
+    /// [a length does not tell logs apart](crate::guide::replication#in-which-epoch).
     ///
-    /// One lock, O(members) under it, and what an [advance](crate::Watermarks::advance) of the
-    /// watermark costs if it rises. Inside a callback this returns 0; the waits complete behind
-    /// the [outermost call](crate::guide::your_code).
+    /// One lock, O(members) under it, and the cost of an [advance](crate::Watermarks::advance) if
+    /// the watermark rises. Inside a callback, this returns 0; completing the waits is left to the
+    /// [outermost call](crate::guide::your_code).
     ///
     /// # Errors
     /// [`NoMember`](WaitError::NoMember) for a member that is not in the set;
-    /// [`Behind`](WaitError::Behind) for one that has less than the watermark, if it had that before or
-    /// the rule asks for [all](crate::Rule::all): it has lost what was acknowledged. It counts as it
-    /// says, so nothing more is acknowledged by all before it has left or caught up. A minority that
-    /// is slow is no error.
+    /// [`Behind`](WaitError::Behind) for a member that has less than the watermark, if it had
+    /// reached that before or the rule asks for [all](crate::Rule::all): it has lost acknowledged
+    /// values. The report counts nevertheless, so nothing more is acknowledged by all before the
+    /// member has left or caught up. A slow minority is no error.
     #[inline] // a call costs 22 instructions
     pub fn report(&self, member: &M, value: V) -> Result<usize, WaitError> {
         let value = rank(value);
         self.change(|set, watermark| set.report(member, value, watermark))
     }
 
-    /// Lets a member into the set, which has come to `value` in the leader's log. Returns how many
-    /// waits this completed, as [`report`](Self::report) does: some if the set was below its floor,
-    /// or if a majority needs no more members now.
+    /// Lets a member that has come to `value` in the leader's log into the set. Returns how many
+    /// waits this completed, as [`report`](Self::report) does: some complete if the set was below
+    /// its floor, or if a majority takes no more members than before.
     ///
-    /// Where a controller keeps the set, too, let the member in [*before* you tell
-    /// it](crate::guide::recipes::alter_partition): once the controller may elect the member, nothing
-    /// is to be acknowledged without it.
+    /// If a controller keeps the set, too, let the member in
+    /// [*before* you tell the controller](crate::guide::recipes::alter_partition): once the
+    /// controller may elect the member, nothing may be acknowledged without it.
     ///
     /// # Errors
-    /// [`Behind`](WaitError::Behind), and by how much, below the watermark or the start of the
-    /// epoch; [`IsMember`](WaitError::IsMember).
+    /// [`Behind`](WaitError::Behind), and by how much, if `value` is below the watermark or the
+    /// start of the epoch; [`IsMember`](WaitError::IsMember) if the set has the member already.
     pub fn join(&self, member: M, value: V) -> Result<usize, WaitError> {
         let value = rank(value);
-        let mut member = Some(member); // a refused one is dropped unlocked
+        let mut member = Some(member); // a refused member is dropped unlocked
         self.change(|set, watermark| set.join(&mut member, value, watermark))
     }
 
     /// Takes a member out of the set. Returns how many waits this completed, as
-    /// [`report`](Self::report) does: what it alone had held back is acknowledged by the others, but
-    /// not below the [floor](crate::Rule::floor).
+    /// [`report`](Self::report) does: values that it alone had held back are acknowledged by the
+    /// others, but not below the [floor](crate::Rule::floor).
     ///
-    /// Where a controller keeps the set, too, take the member out [*after* that has
-    /// agreed](crate::guide::recipes::alter_partition): until then it may elect the member, which
-    /// lacks what the others acknowledge. By [majority](crate::Rule::majority) only one member
-    /// leaves or joins at a time, as its entry of the log is appended, and the next one after that
-    /// is acknowledged; the first after an entry of the leader's own ([Raft, section 4.1][raft]).
-    /// The members that are left after two may all lack a record.
+    /// If a controller keeps the set, too, take the member out
+    /// [*after* the controller has agreed](crate::guide::recipes::alter_partition): until then it
+    /// may elect the member, which lacks what the others acknowledge. By
+    /// [majority](crate::Rule::majority), only one member may leave or join at a time: it does so
+    /// when the log entry of that change is appended, and the next member once that entry is
+    /// acknowledged; the first change follows an entry of the leader's own ([Raft, section
+    /// 4.1][raft]). If two leave at once, the members that are left may all lack a record.
     ///
     /// [raft]: https://github.com/ongardie/dissertation
     ///
@@ -127,12 +129,12 @@ where
         self.change(|set, watermark| set.leave(member, &mut gone, watermark))
     }
 
-    /// Changes the rule of the set, as `min.insync.replicas` of a live topic is changed. Returns how many
-    /// waits this completed: a laxer rule may acknowledge more. A stricter one holds the watermark where
-    /// it is until the members have what it asks for, and the waits go on.
+    /// Changes the rule of the set, for when `min.insync.replicas` of a live topic changes. Returns
+    /// how many waits this completed: a laxer rule may acknowledge more. A stricter rule holds the
+    /// watermark where it is until the members meet it, and the waits go on.
     ///
-    /// A [floor](crate::Rule::floor) may change at any time. How many members have to report follows from
-    /// the election of the next leader: change that with it.
+    /// A [floor](crate::Rule::floor) may change at any time. The number of members that have to
+    /// report follows from how the next leader is elected: change both together.
     ///
     /// ```
     /// use std::time::Duration;
@@ -148,14 +150,15 @@ where
     /// ```
     ///
     /// # Errors
-    /// Those of the [epoch](Self) alone.
+    /// Only those of the [epoch](Self).
     pub fn set_rule(&self, rule: Rule) -> Result<usize, WaitError> {
         self.change(|set, watermark| Ok(set.set_rule(rule, watermark)))
     }
 
-    /// Returns a future of the group's watermark, ready once that is at least `threshold`. It
-    /// belongs to this epoch, that in which the record was appended, and is cancelled as
-    /// [`EpochOver`](crate::CancelReason::EpochOver) with it. O(log n) for n waits of the group.
+    /// Returns a future of the group's watermark, ready once the watermark is at least `threshold`.
+    /// The wait belongs to this epoch, in which its record was appended, and is cancelled as
+    /// [`EpochOver`](crate::CancelReason::EpochOver) when the epoch ends. O(log n) for n waits of
+    /// the group.
     ///
     /// # Cancel safety
     /// See [`WaitFuture`].
@@ -167,8 +170,8 @@ where
         handle.wait_for(self.key, Some(self.epoch), threshold, timeout.into())
     }
 
-    /// Calls `then` once the watermark is at least `threshold`, or the wait has ended otherwise. It
-    /// belongs to this epoch, that in which the record was appended. See
+    /// Calls `then` once the watermark is at least `threshold`, or the wait has ended otherwise.
+    /// The wait belongs to this epoch, in which its record was appended. See
     /// [`Watermarks::park`](crate::Watermarks::park).
     ///
     /// # Errors

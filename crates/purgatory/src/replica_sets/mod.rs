@@ -1,11 +1,11 @@
 //! Replica sets, and waits for the value that follows from them: [`ReplicaSets`].
 //!
-//! A wait for the values of several replicas fixes a set as it is parked, but sets change. So a
+//! A wait for the values of several replicas fixes a set when it is parked, but sets change. So a
 //! replication protocol waits for a *derived value*: the smallest of the in-sync set, the k-th
 //! largest of the voters. The members of a [set] and what they have reported lie beside the group's
 //! value in the table of [`Watermarks`](crate::Watermarks). Each report derives the value anew and
-//! stores it in the same lock hold, which is the only one. What that ends is finished with nothing
-//! locked.
+//! stores it in the same lock hold, the only one of the report. The waits that this ends are
+//! finished with nothing locked.
 
 mod in_epoch;
 mod set;
@@ -32,18 +32,18 @@ use crate::{
 /// the members that its rule asks for have reported it.
 ///
 /// *Acknowledged means replicated*: a wait completes only when each member that the [`Rule`] asks
-/// for, in the set and epoch of its time, has reported the value. A group has one *watermark*, the
-/// derived value. It never goes back, so what was acknowledged stays so:
+/// for, in the set and epoch of that time, has reported the value. A group has one *watermark*, the
+/// derived value. It never goes back, so an acknowledged value stays acknowledged:
 ///
-/// - A member that [joins](crate::InEpoch::join) has to have reached the watermark, and the leader's log end
-///   at which the epoch began. Until then it catches up outside of the set.
+/// - A member that [joins](crate::InEpoch::join) must have reached the watermark, and the leader's
+///   log end at which the epoch began. Until then it catches up outside the set.
 /// - A member that [leaves](crate::InEpoch::leave) holds nothing back any more. Below the
-///   [floor](Rule::floor) nothing is acknowledged.
-/// - A new epoch, with its leader and [another set](Self::set) or [the present
-///   one](Self::begin_epoch), or [of another process](Self::follow), cancels the waits of the last.
-///   Who reports, changes the set or waits [names the epoch](Self::in_epoch): what was heard in another
-///   one is refused. (So `report`, `join`, `leave`, `set_rule`, `wait_for` and `park` are calls of
-///   [`InEpoch`](crate::InEpoch).)
+///   [floor](Rule::floor), nothing is acknowledged.
+/// - A new epoch cancels the waits of the last one. Its leader begins it with
+///   [another set](Self::set) or [the present one](Self::begin_epoch); other processes
+///   [follow](Self::follow). A caller that reports, changes the set or waits
+///   [names the epoch](Self::in_epoch), and is refused in any other epoch. (So `report`, `join`,
+///   `leave`, `set_rule`, `wait_for` and `park` are calls of [`InEpoch`](crate::InEpoch).)
 ///
 /// This is a handle: clones share the groups. Dropping the last handle cancels all waits.
 ///
@@ -67,10 +67,10 @@ use crate::{
 /// ```
 ///
 /// # Order of reports
-/// The last report of a member counts, also one that is lower than before: its log was truncated.
-/// So the reports of one member come in the order in which it made them: a leader that appends on
+/// The last report of a member counts, even if it is lower than before: its log was truncated. So
+/// the reports of one member must come in the order in which it made them: a leader that appends on
 /// several threads reports its log end under its log's lock. A callback of
-/// [`park`](crate::InEpoch::park) runs in that call, and must not take the lock.
+/// [`park`](crate::InEpoch::park) runs in that report, and must not take the log's lock.
 ///
 /// # Locks
 /// A group's `Eq` and `Clone`, and a member's `Eq`, `Clone` and `Drop`, run under the lock of the
@@ -78,11 +78,11 @@ use crate::{
 #[derive(Clone)]
 pub struct ReplicaSets<G: WatchKey, M: Send + 'static, V: WatermarkValue = u64> {
     handle: Handle<Values<G, Here<M>>>,
-    /// It is neither kept nor shared: the table keeps ranks.
+    /// No value of this type is kept or shared: the table keeps ranks.
     values: PhantomData<fn() -> V>,
 }
 
-/// What lies beside the watermark of a group: its set, unless another process leads.
+/// The data beside the watermark of a group: its set, unless another process leads.
 type Here<M> = Option<Box<Set<M>>>;
 
 /// Returns the set of a group that this process leads.
@@ -90,7 +90,7 @@ fn set_of<M>(mark: &mut Mark<Here<M>>) -> Option<&mut Set<M>> {
     mark.valued.as_mut()?.beside.as_deref_mut()
 }
 
-/// A group has no epoch before its first one begins, and without a set no waits.
+/// A group has no epoch before its first one begins, and no waits while it has no set.
 impl<M: Send + 'static> Beside for Here<M> {
     fn is_led(&self) -> bool {
         self.is_some()
@@ -143,7 +143,7 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static> ReplicaSets<G, M> {
         Builder::new(name, ())
     }
 
-    /// Takes values of another type, as
+    /// Changes the type of the values, as
     /// [`Watermarks::with_values`](crate::Watermarks::with_values) does. Call it right after the
     /// constructor.
     pub fn with_values<V: WatermarkValue>(self) -> ReplicaSets<G, M, V> {
@@ -167,23 +167,25 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static> Form for ReplicaSets<G, M> {
 
 /// Sets.
 impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets<G, M, V> {
-    /// Begins an epoch of the group, whose leader has `log_end`, with these members: what each has of
-    /// the leader's log, as that knows it; of a follower that has not told this leader, the lowest
-    /// value or a watermark that the leader knew before. Returns how many waits this ended.
+    /// Begins an epoch of the group, whose leader has `log_end`, with these members and the value
+    /// that each has of the leader's log, as far as the leader knows. For a follower that has not
+    /// reported to this leader, pass the lowest value, or a watermark that the leader knew before.
+    /// Returns how many waits this ended.
     ///
     /// The epoch starts at `log_end`: no member counts as having more. By [`Rule::majority`] and
-    /// [`Rule::at_least`] a value up to there is acknowledged only with one above it: call this before
-    /// the leader appends its first entry. The watermark stays where it was, or rises to what the
-    /// members have (by these rules only in epoch 0). The waits of the last epoch are cancelled as by
-    /// [`Watermarks::begin_epoch`](crate::Watermarks::begin_epoch), whatever the members have: a record
-    /// of this leader may be another one than theirs.
+    /// [`Rule::at_least`] a value up to there is acknowledged only with one above it, so call this
+    /// before the leader appends its first entry. The watermark stays where it was, or rises to the
+    /// value that the members have (by these two rules only in epoch 0). The waits of the last
+    /// epoch are cancelled as by [`Watermarks::begin_epoch`](crate::Watermarks::begin_epoch),
+    /// whatever the members have: this leader may have another record than the one that a wait is
+    /// for.
     ///
     /// O(members²), and O(n) for n waits under the lock.
     ///
     /// # Errors
     /// - [`OtherEpoch`](WaitError::OtherEpoch) unless the epoch is above the group's,
-    /// - [`Behind`](WaitError::Behind) if `log_end` is below the watermark: this leader lacks what was
-    ///   acknowledged. To lose it, [remove](Self::remove) the group first.
+    /// - [`Behind`](WaitError::Behind) if `log_end` is below the watermark: this leader lacks
+    ///   acknowledged values. To give those up, [remove](Self::remove) the group first.
     /// - [`IsMember`](WaitError::IsMember) if a member comes twice.
     ///
     /// Nothing was changed then.
@@ -195,15 +197,15 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         log_end: V,
         rule: Rule,
     ) -> Result<usize, WaitError> {
-        // 1. The user's types run before anything is locked.
+        // 1. Run the user's conversions and iterator before anything is locked.
         let log_end = rank(log_end);
         let mut ranked = Vec::new();
         for (member, value) in members {
             ranked.push((member, rank(value)));
         }
         let set = Set::new(rule, ranked, log_end)?;
-        // 2. The set, its epoch and its watermark, in one lock hold. The members of the last set, or of
-        //    a refused one, are dropped unlocked.
+        // 2. Store the set, its epoch and its watermark in one lock hold. The members of the last
+        //    set, or of a refused one, are dropped unlocked.
         let set = Some(Box::new(set));
         let table = &self.handle.table;
         table.begin_epoch(group, epoch, Begins::Anew, set, |here, _, before| {
@@ -212,15 +214,17 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         })
     }
 
-    /// Begins an epoch of the group with the members that it has now, under their rule: a leader is
-    /// elected, and the set stays. Returns how many waits this ended; those of a call inside a callback
-    /// are told behind the [outermost call](crate::guide::your_code). A member that joins or leaves
-    /// meanwhile does so in the last epoch, and then this one has or lacks it, or in this epoch.
+    /// Begins an epoch of the group with its present members and rule, for when a leader is elected
+    /// and the set stays. Returns how many waits this ended; inside a callback, telling them is
+    /// left to the [outermost call](crate::guide::your_code). A member that joins or leaves
+    /// meanwhile does so either in the last epoch, and then this one has or lacks it, or in this
+    /// epoch.
     ///
     /// `leader` has `log_end`, at which the epoch starts. Every other member counts as having the
-    /// watermark, or less if it had less: what it reported above that may be of the last leader's log.
-    /// It reports anew. This is for a process that led the last epoch, too, or that keeps the sets of
-    /// all replicas; otherwise [`set`](Self::set) takes the members, and what they have.
+    /// watermark, or less if it had less: a value that it reported above that may be of the last
+    /// leader's log. It reports anew. This is for a process that led the last epoch, too, or that
+    /// keeps the sets of all replicas; other processes use [`set`](Self::set), which takes the
+    /// members and their values.
     ///
     /// O(members), with a copy of each under the lock, and O(n) for n waits.
     ///
@@ -239,12 +243,12 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     /// ```
     ///
     /// # Errors
-    /// - [`NoGroup`](WaitError::NoGroup) without a set, also in an epoch that another process
-    ///   [leads](Self::follow),
-    /// - [`NoMember`](WaitError::NoMember) if the leader is not in it,
+    /// - [`NoGroup`](WaitError::NoGroup) if the group has no set, as in an epoch that another
+    ///   process [leads](Self::follow),
+    /// - [`NoMember`](WaitError::NoMember) if the leader is not in the set,
     /// - [`OtherEpoch`](WaitError::OtherEpoch) unless the epoch is above the group's,
-    /// - [`Behind`](WaitError::Behind) if `log_end` is below the watermark: this leader lacks what
-    ///   was acknowledged.
+    /// - [`Behind`](WaitError::Behind) if `log_end` is below the watermark: this leader lacks
+    ///   acknowledged values.
     ///
     /// Nothing was changed then.
     pub fn begin_epoch<Q: ToKey<G> + ?Sized>(
@@ -256,8 +260,8 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     ) -> Result<usize, WaitError> {
         let log_end = rank(log_end);
         let table = &self.handle.table;
-        // The next set is made of the present one in the lock hold in which it takes its place. The
-        // last one, or one that is refused, is dropped unlocked.
+        // The next set is made from the present one in the lock hold in which it replaces that. The
+        // last set, or a refused one, is dropped unlocked.
         table.begin_epoch(group, epoch, Begins::Anew, None, |here, last, before| {
             let last = last.and_then(Option::as_ref).ok_or(WaitError::NoGroup)?;
             let set = here.insert(Box::new(last.led_by(leader, log_end, before)?));
@@ -265,14 +269,15 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         })
     }
 
-    /// Follows in this epoch, which another process leads, or none yet: the waits of the last epoch are
-    /// told so ([`EpochOver`](CancelReason::EpochOver)), and calls that name that are refused. The
-    /// watermark stays. The set is with the leader: here nobody joins, nobody is missing, and nothing
-    /// waits, until this process leads an epoch itself ([`set`](Self::set)). Returns how many waits this
-    /// ended. O(n) under the lock for n waits.
+    /// Follows in this epoch, which another process leads, or no process yet: the waits of the last
+    /// epoch are cancelled ([`EpochOver`](CancelReason::EpochOver)), and calls that name the last
+    /// epoch are refused. The watermark stays. Its leader has the set: here no member joins or is
+    /// missing, and no operation waits, until this process leads an epoch itself
+    /// ([`set`](Self::set)). Returns how many waits this ended. O(n) under the lock for n waits.
     ///
-    /// A leader that steps down in its own epoch, since it hears no majority, follows in that: its waits
-    /// are told, and later ones are refused ([`NoGroup`](WaitError::NoGroup)). It leads a later one.
+    /// A leader that steps down in its own epoch, since it hears from no majority, follows in that
+    /// epoch: its waits are cancelled, and later waits are refused
+    /// ([`NoGroup`](WaitError::NoGroup)). It may lead a later epoch.
     ///
     /// ```
     /// use std::time::Duration;
@@ -297,15 +302,15 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     }
 
     /// Cancels the waits of the group if its set has lost too many members, as
-    /// [`BelowFloor`](crate::CancelReason::BelowFloor) with their number and the
-    /// [floor](Rule::floor). In one lock hold: no wait is cancelled that came after the set had grown.
-    /// Later waits are parked. Returns how many this ended, with those that an advance under way had
-    /// reached, which complete.
+    /// [`BelowFloor`](crate::CancelReason::BelowFloor) with the number of members and the
+    /// [floor](Rule::floor). This takes one lock hold, so it cancels no wait that came after the
+    /// set had grown. Later waits are parked. Returns how many waits this ended, including waits
+    /// that an advance under way had reached, which complete.
     ///
-    /// Below the floor a wait goes on until the set has grown or its time is up, since the next member
-    /// may soon be back. A leader that answers at once instead (Kafka's
-    /// `NOT_ENOUGH_REPLICAS_AFTER_APPEND`) calls this when a member has left. O(n) under the lock for
-    /// n waits.
+    /// Below the floor a wait goes on until the set has grown or its time is up, since a member may
+    /// soon be back. A leader that answers at once instead (Kafka's
+    /// `NOT_ENOUGH_REPLICAS_AFTER_APPEND`) calls this when a member has left. O(n) under the lock
+    /// for n waits.
     ///
     /// ```
     /// use std::time::Duration;
@@ -328,16 +333,17 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     }
 
     /// Removes the group with its set, its epoch and its watermark, and cancels its waits. Returns
-    /// how many this ended. Afterwards a report that comes late finds no group. What was acknowledged is
-    /// forgotten here: a later [`set`](Self::set) starts anew, in any epoch. A leader that learns of
-    /// another's epoch [follows](Self::follow) that instead.
+    /// how many waits this ended. A report that comes afterwards finds no group. The acknowledged
+    /// values are forgotten here: a later [`set`](Self::set) starts anew, in any epoch. A leader
+    /// that learns of another leader's epoch [follows](Self::follow) in it instead.
     pub fn remove<Q: ToKey<G> + ?Sized>(&self, group: &Q) -> usize {
         self.handle.table.remove_key(group, &watermarks::removed())
     }
 
-    /// Closes the group: its waits are cancelled, and later ones end at once, with the same reason.
-    /// Returns how many this ended. From now on reports and changes of the set are refused as
-    /// [`KeyClosed`](WaitError::KeyClosed). See [`Watermarks::close`](crate::Watermarks::close).
+    /// Closes the group: its waits are cancelled, and later waits end at once, with the same
+    /// reason. Returns how many waits this ended. From now on, reports and changes of the set are
+    /// refused as [`KeyClosed`](WaitError::KeyClosed). See
+    /// [`Watermarks::close`](crate::Watermarks::close).
     pub fn close<Q: ToKey<G> + ?Sized>(&self, group: &Q, reason: impl Into<Reason>) -> usize {
         self.handle.table.close_key(group, &reason.into())
     }
@@ -345,7 +351,8 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
 
 /// Looking.
 impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets<G, M, V> {
-    /// Returns the watermark of the group: what is acknowledged. `None` before its first epoch. O(1).
+    /// Returns the watermark of the group: values up to it are acknowledged. `None` before its
+    /// first epoch. O(1).
     pub fn watermark<Q: KeyRef<G> + ?Sized>(&self, group: &Q) -> Option<V> {
         let watermark = self.handle.table.look(group, |mark| mark.value());
         watermark.map(V::from_rank)
@@ -356,10 +363,13 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         self.handle.table.look(group, |mark| mark.epoch())
     }
 
-    /// Returns [`BelowFloor`](crate::CancelReason::BelowFloor) with the numbers if the group's set has
-    /// lost too many members: nothing is acknowledged before it has grown, so a leader refuses a
-    /// write before it appends it. It asks again once the wait is parked, since a member may have left
-    /// in between, and drops a wait that is not ready. `None` if there are enough, or no set. O(1).
+    /// Returns [`BelowFloor`](crate::CancelReason::BelowFloor) with the numbers if the group's set
+    /// has lost too many members; `None` if the set has enough members, or if there is no set.
+    /// O(1).
+    ///
+    /// Below the floor, nothing is acknowledged before the set has grown, so a leader refuses a
+    /// write before it appends it. The leader asks again once the wait is parked, since a member
+    /// may have left in between, and then drops the wait if it is not ready.
     ///
     /// ```
     /// use purgatory::{CancelReason, ReplicaSets, Rule};
@@ -377,8 +387,8 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         table.look(group, |mark| set_of(mark)?.below_floor())
     }
 
-    /// Returns the members of the group with what they have reported, in the order in which they
-    /// came. O(members).
+    /// Returns the members of the group with the values that they have reported, in the order in
+    /// which the members joined. O(members).
     pub fn members<Q: KeyRef<G> + ?Sized>(&self, group: &Q) -> Vec<(M, V)> {
         let table = &self.handle.table;
         let ranked = table.look(group, |mark| Some(set_of(mark)?.members()));
@@ -387,14 +397,15 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         ranked.into_iter().map(value).collect()
     }
 
-    /// Returns the members that have reported less than the one that has most, the last first: by
-    /// [`Rule::all`] these hold the watermark back. With each, what it has reported, and how long it
-    /// has lagged at least: since a look at which the set had what this member has not reported up to
-    /// now. One that keeps up with a log that grows has that by the next look. O(members log members).
+    /// Returns the members that have reported less than the highest value in the set, the lowest
+    /// first: by [`Rule::all`] these hold the watermark back. Each comes with its value, and the
+    /// time for which it has lagged at least: since a look at which the set had a value that this
+    /// member has still not reported. A member that keeps up with a growing log has reported that
+    /// value by the next look. O(members log members).
     ///
-    /// The look remembers them. A leader that calls this at each half of its limit
-    /// (`replica.lag.time.max.ms`) takes those out whose time is over the limit; a report reads no
-    /// clock for it.
+    /// The look remembers the members. A leader calls this at each half of its limit
+    /// (`replica.lag.time.max.ms`), and takes out the members whose time is over the limit; reports
+    /// read no clock for this.
     ///
     /// ```
     /// use std::time::Duration;
@@ -420,7 +431,8 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
         let Some((lagging, epoch, highest)) = looked else {
             return Vec::new();
         };
-        // No time that was read before the look: the thread may have stalled since, as the set went on.
+        // Read the time anew, after the look: the thread may have stalled between `now_ns` and the
+        // look, while the set went on.
         if lagging.iter().any(|(.., lagged_for)| lagged_for.is_zero()) {
             let looked_ns = driver.now_ns();
             table.look(group, |mark| {

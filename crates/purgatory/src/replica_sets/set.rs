@@ -1,9 +1,10 @@
-//! One replica set: members, what each has reported, and the watermark that follows from it, which
-//! lies beside the set. Pure.
+//! One replica set: its members, the value that each has reported, and the watermark that follows,
+//! which lies beside the set. Pure.
 //!
-//! - **Held**: while there are fewer members than the rule asks for, the watermark stays.
-//! - **Caught up**: each member that the set has let in had reached the watermark and the start of
-//!   the epoch when it came.
+//! - **Held**: while there are fewer members than the rule asks for, the watermark stays where it
+//!   is.
+//! - **Caught up**: each member that joined the set had reached the watermark and the start of the
+//!   epoch when it joined.
 //! - **Rises**: the watermark that follows is never below the one before.
 
 use std::{mem, time::Duration};
@@ -13,8 +14,8 @@ use timer_core::driver::contain;
 
 use crate::{error::WaitError, operation::CancelReason};
 
-/// The rule by which a value is acknowledged: how many members of a set have to report it, of how
-/// many at least.
+/// The rule by which a value is acknowledged: how many members of a set have to report it, and how
+/// many the set must have at least.
 ///
 /// ```
 /// use purgatory::Rule;
@@ -38,34 +39,35 @@ enum Needed {
 }
 
 impl Rule {
-    /// Every member has to report a value: the watermark is the smallest one. For a leader that is
-    /// elected from the set, as Kafka's is from the in-sync replicas.
+    /// Requires every member to report a value: the watermark is the smallest reported value. Use
+    /// this for a leader that is elected from the set, as Kafka's is from the in-sync replicas.
     pub fn all() -> Self {
         Rule::of(Needed::All)
     }
 
-    /// More than half of the members have to report a value. For a leader that is elected by a
-    /// majority, as Raft's is.
+    /// Requires more than half of the members to report a value. Use this for a leader that is
+    /// elected by a majority, as Raft's is.
     ///
     /// Values up to the start of the epoch are not counted: an entry of an earlier term is
-    /// acknowledged only with one of the present term behind it ([Raft, section 5.4.2][raft]).
+    /// acknowledged only with a later entry of the present term ([Raft, section 5.4.2][raft]).
     ///
     /// [raft]: https://raft.github.io/raft.pdf
     pub fn majority() -> Self {
         Rule::of(Needed::Majority)
     }
 
-    /// At least `k` members, at least 1, have to report a value; with fewer members none is acknowledged. For an
-    /// election in which any `n - k + 1` members find it, where `n` is the size of the set in which it
-    /// was acknowledged: before a member leaves, `k` others have to have the watermark. Values up to
-    /// the start of the epoch are not counted, as by [`majority`](Self::majority).
+    /// Requires at least `k` members (at least 1) to report a value; a set with fewer members
+    /// acknowledges none. Use this for an election in which any `n - k + 1` members find the value,
+    /// where `n` is the size of the set in which it was acknowledged: before a member leaves, `k`
+    /// other members have to have the watermark. Values up to the start of the epoch are not
+    /// counted, as by [`majority`](Self::majority).
     pub fn at_least(k: usize) -> Self {
         Rule::of(Needed::AtLeast(k))
     }
 
     /// Holds the watermark while the set has fewer than `members`, at least 1: Kafka's
-    /// `min.insync.replicas`. Waits then go on until the set has grown or their time is up, or end by
-    /// [`cancel_below_floor`](crate::ReplicaSets::cancel_below_floor).
+    /// `min.insync.replicas`. Waits then go on until the set has grown, their time is up, or
+    /// [`cancel_below_floor`](crate::ReplicaSets::cancel_below_floor) ends them.
     pub fn floor(self, members: usize) -> Self {
         Rule {
             floor: members.max(1),
@@ -77,7 +79,7 @@ impl Rule {
         Rule { needed, floor: 1 }
     }
 
-    /// Returns the fewest members with which a value is acknowledged.
+    /// Returns the smallest number of members with which a value is acknowledged.
     #[inline]
     fn members_min(self) -> usize {
         match self.needed {
@@ -97,13 +99,13 @@ impl Rule {
         (members >= self.members_min()).then_some(needed)
     }
 
-    /// True if values of earlier epochs do not count.
+    /// Returns true if values of earlier epochs do not count.
     fn counts_own_epoch_only(self) -> bool {
         self.needed != Needed::All
     }
 }
 
-/// A member, and the rank of what it has reported last.
+/// A member, and the rank of the value that it reported last.
 #[derive(Clone, Debug)]
 struct Member<M> {
     name: M,
@@ -112,13 +114,14 @@ struct Member<M> {
     lag: Option<Lag>,
 }
 
-/// A look that found a member behind. Each follower is behind a leader whose log grows: one that
-/// keeps up has soon what was there at the look.
+/// A look that found a member behind. Every follower is behind a leader whose log grows, but a
+/// follower that keeps up soon has the value that was the highest at the look.
 #[derive(Clone, Copy, Debug)]
 struct Lag {
-    /// A time behind the look, in nanoseconds; `u64::MAX` until it is read.
+    /// A time after the look, in nanoseconds; `u64::MAX` until it is read.
     since_ns: u64,
-    /// What the member that had most had then, or what is left of that: more than this one has.
+    /// The highest value at the look, lowered to the highest that is left since: more than this
+    /// member has.
     behind: u64,
 }
 
@@ -126,15 +129,15 @@ struct Lag {
 #[derive(Clone, Debug)]
 pub(super) struct Set<M> {
     rule: Rule,
-    /// The leader's log end as the epoch began: a member that joins has no less.
+    /// The leader's log end when the epoch began: a member that joins has no less.
     start: u64,
-    /// Values up to here are of earlier epochs: they do not count by a rule that counts its own only.
+    /// Values up to here are of earlier epochs: they do not count by a rule that counts its own
+    /// epoch only.
     earlier: u64,
     members: SmallVec<[Member<M>; 4]>,
 }
 
-/// Members that panic as they are dropped are contained one by one: two panics in one drop are an
-/// abort.
+/// Contains the panic of each member's drop by itself: two panics in one drop are an abort.
 impl<M> Drop for Set<M> {
     fn drop(&mut self) {
         for member in self.members.drain(..) {
@@ -144,7 +147,7 @@ impl<M> Drop for Set<M> {
 }
 
 impl<M> Set<M> {
-    /// Returns why the waits of a set are cancelled that has too few members; `None` if it has
+    /// Returns the reason to cancel the waits of a set that has too few members; `None` if it has
     /// enough.
     pub(super) fn below_floor(&self) -> Option<CancelReason> {
         let members = self.members.len();
@@ -154,11 +157,11 @@ impl<M> Set<M> {
 }
 
 impl<M: Eq + Clone> Set<M> {
-    /// Makes a set of members that are told apart. None has more than the leader, whose log ends at
-    /// `log_end`. It counts once its epoch [begins](Self::begin).
+    /// Makes a set of distinct members. No member counts as having more than the leader, whose log
+    /// ends at `log_end`. The set takes effect once its epoch [begins](Self::begin).
     ///
     /// # Errors
-    /// [`WaitError::IsMember`] if one comes twice.
+    /// [`WaitError::IsMember`] if a member comes twice.
     pub(super) fn new(
         rule: Rule,
         members: impl IntoIterator<Item = (M, u64)>,
@@ -179,19 +182,19 @@ impl<M: Eq + Clone> Set<M> {
                 lag: None,
             });
         }
-        // Once the set has all members, and so drops them.
+        // Fail only once the set has all members, so that it drops them.
         match comes_twice {
             true => Err(WaitError::IsMember),
             false => Ok(set),
         }
     }
 
-    /// Makes the set of the next epoch: the same members and rule, and what they are known to have.
-    /// The leader has `log_end`. The others have no more than the watermark for certain: what they
-    /// reported above that may be of another log.
+    /// Makes the set of the next epoch: the same members and rule, with the values that the members
+    /// are known to have. The leader has `log_end`. The others have no more than the watermark for
+    /// certain: a value that they reported above it may be of another log.
     ///
     /// # Errors
-    /// [`WaitError::NoMember`] if the leader is not in it.
+    /// [`WaitError::NoMember`] if the leader is not in the set.
     pub(super) fn led_by(
         &self,
         leader: &M,
@@ -209,11 +212,11 @@ impl<M: Eq + Clone> Set<M> {
         Ok(next)
     }
 
-    /// Begins the epoch of this set with the watermark of the last one. Returns it, raised to what
-    /// the members have.
+    /// Begins the epoch of this set with the watermark of the last one. Returns the watermark,
+    /// raised to the value that the members have.
     ///
     /// # Errors
-    /// [`WaitError::Behind`] if the leader lacks what was acknowledged.
+    /// [`WaitError::Behind`] if the leader lacks an acknowledged value.
     pub(super) fn begin(&mut self, epoch: u64, watermark: u64) -> Result<u64, WaitError> {
         if self.start < watermark {
             let by = watermark - self.start;
@@ -240,14 +243,14 @@ impl<M: Eq + Clone> Set<M> {
         self.members.iter().map(copied).collect()
     }
 
-    /// Returns the watermark, raised to what the members have reported. O(members).
+    /// Returns the watermark, raised to the value that the members have reported. O(members).
     #[inline(always)] // a call costs a report 20 instructions
     fn raised(&self, watermark: u64) -> u64 {
         let members = self.members.as_slice();
         let Some(needed) = self.rule.needed_of(members.len()) else {
             return watermark; // Held
         };
-        // Most reports are not the last that a value needs.
+        // Return early: most reports are not the last one that a value needs.
         let mut counted_from = watermark;
         if self.rule.counts_own_epoch_only() {
             counted_from = watermark.max(self.earlier);
@@ -265,11 +268,12 @@ impl<M: Eq + Clone> Set<M> {
         reported_by(needed, members)
     }
 
-    /// Records what a member has. Returns the watermark that follows.
+    /// Records the value of a member. Returns the watermark that follows.
     ///
     /// # Errors
-    /// [`WaitError::Behind`] if it has lost what was acknowledged, or all members have to have it. It
-    /// counts as that: by [`Rule::all`] the watermark does not rise before it has left or caught up.
+    /// [`WaitError::Behind`] if the value is below the watermark, and the member had reached that
+    /// before or all members have to reach it. The value counts nevertheless: by [`Rule::all`] the
+    /// watermark does not rise before the member has left or caught up.
     #[inline]
     pub(super) fn report(
         &mut self,
@@ -296,7 +300,8 @@ impl<M: Eq + Clone> Set<M> {
         Ok(self.raised(watermark))
     }
 
-    /// Forgets the lags of members that have what they lagged behind, or what is left of that.
+    /// Forgets the lags of members that have the value they lagged behind, or the highest that is
+    /// left.
     #[cold]
     fn see_who_caught_up(&mut self) {
         let highest = self.highest();
@@ -308,13 +313,13 @@ impl<M: Eq + Clone> Set<M> {
         }
     }
 
-    /// Returns what the member has that has most.
+    /// Returns the highest value that a member has.
     pub(super) fn highest(&self) -> u64 {
         let values = self.members.iter().map(|member| member.value);
         values.max().unwrap_or(0)
     }
 
-    /// Refuses a member that has less than it needs to come in (Caught up).
+    /// Refuses a member that has less than it needs to join (Caught up).
     fn check_caught_up(&self, value: u64, watermark: u64) -> Result<(), WaitError> {
         let needed = watermark.max(self.start);
         if value < needed && !failpoint!(JoinerNeedsNothing) {
@@ -324,7 +329,7 @@ impl<M: Eq + Clone> Set<M> {
         Ok(())
     }
 
-    /// Lets a member in that is caught up, and takes its `name` then. Returns the watermark that
+    /// Lets a member in if it has caught up, and takes its `name` then. Returns the watermark that
     /// follows.
     pub(super) fn join(
         &mut self,
@@ -341,10 +346,10 @@ impl<M: Eq + Clone> Set<M> {
             value,
             lag: None,
         }));
-        Ok(self.raised(watermark)) // it may have been below the floor
+        Ok(self.raised(watermark)) // the set may have been below the floor
     }
 
-    /// Takes a member out, whose name goes to `gone`, to be dropped unlocked. Returns the watermark
+    /// Takes a member out. Its name goes to `gone`, to be dropped unlocked. Returns the watermark
     /// that follows.
     pub(super) fn leave(
         &mut self,
@@ -358,14 +363,15 @@ impl<M: Eq + Clone> Set<M> {
         Ok(self.raised(watermark))
     }
 
-    /// Goes on by another rule. Returns the watermark that follows.
+    /// Replaces the rule. Returns the watermark that follows.
     pub(super) fn set_rule(&mut self, rule: Rule, watermark: u64) -> u64 {
         self.rule = rule;
         self.raised(watermark)
     }
 
-    /// Returns the members that have less than the one that has most, the last first, and remembers
-    /// what those are behind that were not known to lag. Their time is [set](Self::lag_since) later.
+    /// Returns the members that have less than the highest value, the lowest first. For members
+    /// that were not known to lag, remembers the value that they are behind; its time is
+    /// [set](Self::lag_since) later.
     pub(super) fn lagging(&mut self, now_ns: u64) -> Vec<(M, u64, Duration)> {
         let highest = self.highest();
         let mut lagging = Vec::new();
@@ -384,7 +390,7 @@ impl<M: Eq + Clone> Set<M> {
         lagging
     }
 
-    /// Sets the time of lags that have none, of a look at which the member that had most had `highest`.
+    /// Sets the time of lags that have none, after a look at which the highest value was `highest`.
     pub(super) fn lag_since(&mut self, now_ns: u64, highest: u64) {
         for member in &mut self.members {
             if let Some(lag) = &mut member.lag {
