@@ -253,9 +253,8 @@ fn holder_mut<K: WatchKey>(shard: &mut Shard<Semaphores<K>>, id: TaskId) -> Opti
     }
 }
 
-/// Counts a lease's time to live from now. Returns false if the lease has ended. Leaves the
-/// deadline of a lease that was renewed later, and with `begins` that of a lease that was renewed
-/// since the hand-over.
+/// Counts a lease's time to live from now. Returns false if the lease has ended. The deadline stays
+/// if the lease was renewed later or, with `begins`, if it was renewed since the hand-over.
 fn set_deadline<K: WatchKey>(
     table: &Table<Semaphores<K>>,
     at: TimerHandle,

@@ -62,8 +62,8 @@ impl Line {
 }
 
 impl<K: WatchKey> Lines<K> {
-    /// True if the key type has one value only, as `()` has, the key type of permits without keys.
-    /// They have one line, in one shard, which is never forgotten.
+    /// True if the key type has one value only, as `()` has. That is the type for permits without
+    /// keys: they have one line, which is never forgotten, in one shard.
     pub(super) const IS_ONE: bool = is_one_key::<K>();
 
     /// Returns the line of a key, if it is in use. Runs the key's `Eq`.
