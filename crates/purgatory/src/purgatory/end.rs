@@ -1,5 +1,5 @@
-//! Ending operations from outside, and giving them new deadlines: by id, by key, or all; and the
-//! shutdown.
+//! Ending operations from outside, giving them new deadlines (one by its id, all of a key, or all),
+//! and shutting down.
 
 use std::time::Duration;
 
@@ -43,13 +43,14 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Cancels all operations parked under `key` with this reason; returns how many this call
     /// ended.
     ///
-    /// The callback of each runs with [`Cancelled`](Outcome::Cancelled). An operation under check
-    /// records the cancel; it still ends as Completed if that check comes true. The set is fixed
-    /// before any callback runs, so operations parked by callbacks are not cancelled. This is not
-    /// an event: operations that other threads park meanwhile may stay.
+    /// The callback of each runs with [`Cancelled`](Outcome::Cancelled). A cancel of an operation
+    /// under check is recorded; the operation still ends as Completed if that check comes true. The
+    /// set of operations is fixed before any callback runs, so operations parked by callbacks are
+    /// not cancelled. This is not an event: operations that other threads park meanwhile may stay.
     ///
-    /// An operation that has expired is not reached: its callback may still run after this returns,
-    /// with [`Expired`](Outcome::Expired) ([a guard](crate::guide::recipes::sessions)).
+    /// This does not reach an operation that has expired: its callback may still run after this
+    /// returns, with [`Expired`](Outcome::Expired) ([how to guard against
+    /// it](crate::guide::recipes::sessions)).
     ///
     /// O(n) for n watches of the key.
     ///
@@ -83,15 +84,15 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     }
 
     /// Cancels all parked operations with this reason; returns how many this call ended. The
-    /// purgatory is empty then, but for operations under check, and stays open to be used again,
-    /// unlike after [`shutdown`](Self::shutdown).
+    /// purgatory is then empty, except for operations under check. It stays open and can be used
+    /// again, unlike after [`shutdown`](Self::shutdown).
     ///
-    /// Each operation is cancelled as by [`cancel_for_key`](Self::cancel_for_key). An operation
-    /// that has expired is not reached: its callback may still run after this returns, with
-    /// [`Expired`](Outcome::Expired) ([a guard](crate::guide::recipes::sessions)).
+    /// Each operation is cancelled as by [`cancel_for_key`](Self::cancel_for_key). This does not
+    /// reach an operation that has expired: its callback may still run after this returns, with
+    /// [`Expired`](Outcome::Expired) ([how to guard against it](crate::guide::recipes::sessions)).
     ///
     /// O(parked + shards), with memory for all operations until their callbacks run. Shards are
-    /// locked one after another, for 64 operations each time.
+    /// locked one after another, for 64 operations at a time.
     ///
     /// ```
     /// use std::time::Duration;
@@ -114,9 +115,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Completes one operation without a check, unless it has ended. See [`ReachResult`].
     ///
-    /// A [`wait`](Purgatory::wait) needs a value, so its condition is evaluated once more, where a
-    /// callback would run. If that gives none, the wait ends with an error that says so. Costs as
-    /// much as [`cancel`](Self::cancel).
+    /// A [`wait`](Purgatory::wait) needs a value, so its condition is evaluated once more, on the
+    /// thread on which a callback would run. If the condition gives no value, the wait ends with an
+    /// error that says so. Costs as much as [`cancel`](Self::cancel).
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
@@ -143,15 +144,14 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     }
 
     /// Completes all operations parked under `key` without a check; returns how many this call
-    /// ended. Use it for an event that *is* the condition: a door that is open, a log that was
-    /// closed.
+    /// ended. Use it when the event *is* the condition: a door has opened, a log was closed.
     ///
-    /// The set is fixed before any callback runs, as for
+    /// The set of operations is fixed before any callback runs, as for
     /// [`cancel_for_key`](Self::cancel_for_key). This is not an event: an operation that another
-    /// thread is parking meanwhile may stay, unless its check sees the condition. O(n) for n watches
-    /// of the key, with memory for all of them.
+    /// thread is parking meanwhile may stay, unless its check sees the condition. O(n) for n
+    /// watches of the key, with memory for all of them.
     ///
-    /// A [`wait`](Purgatory::wait) is asked for its value once more, as by
+    /// The condition of a [`wait`](Purgatory::wait) is evaluated once more, as by
     /// [`complete`](Self::complete).
     ///
     /// ```
@@ -173,13 +173,13 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     }
 
     /// Completes all parked operations without a check; returns how many this call ended. The
-    /// purgatory stays open, to be used again, as after [`cancel_all`](Self::cancel_all).
+    /// purgatory stays open and can be used again, as after [`cancel_all`](Self::cancel_all).
     ///
     /// Each operation completes as by [`complete_for_key`](Self::complete_for_key). The set is fixed
     /// before any callback runs.
     ///
     /// O(parked + shards), with memory for all operations until their callbacks run. Shards are
-    /// locked one after another, for 64 operations each time.
+    /// locked one after another, for 64 operations at a time.
     ///
     /// ```
     /// use std::time::Duration;
@@ -198,15 +198,17 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 
 /// Giving a new deadline.
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
-    /// Reschedules one operation: a new timeout from now, longer, shorter, or none. Returns
-    /// false if it has ended or its end is decided.
+    /// Gives one operation a new timeout, counted from now: longer, shorter, or none. Returns false
+    /// if the operation has ended or its end is decided.
     ///
-    /// A timeout of zero, or a moment in the past, expires it at the next tick without another
-    /// check, except for the [last check](crate::Builder::check_at_expiry). O(levels of the wheel).
+    /// A timeout of zero, or a moment in the past, expires the operation at the next tick without
+    /// another check, except for the [last check](crate::Builder::check_at_expiry). O(levels of the
+    /// wheel).
     ///
-    /// The new timeout counts from the start of the call. Of calls by several threads the one that
-    /// comes to the lock last counts, so a thread that stalls before it may shorten what another has
-    /// set meanwhile. A [`Lease`](crate::Lease) that is renewed keeps the latest.
+    /// The new timeout counts from the start of the call. If several threads call this, the one
+    /// that takes the lock last sets the deadline, so a thread that stalls before the lock may
+    /// shorten a deadline that another has set meanwhile. Renewals of a [`Lease`](crate::Lease)
+    /// keep the latest deadline.
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
@@ -234,9 +236,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         AnyForm::reschedule(&*self.handle.table, id, timeout.into())
     }
 
-    /// Reschedules all operations parked under `key`: a new timeout, counted from now, as
+    /// Gives all operations parked under `key` a new timeout, counted from now, as
     /// [`reschedule`](Self::reschedule) does with one; returns how many got it. They share one
-    /// deadline. Operations whose end is decided are not among them.
+    /// deadline. Operations whose end is decided keep theirs and are not counted.
     ///
     /// O(n) for n watches of the key, with memory for all of them.
     ///
@@ -281,28 +283,31 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 /// Shutting down.
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Cancels all parked operations ([`Shutdown`](CancelReason::Shutdown)), refuses later ones,
-    /// also those that would end at once, and waits until they have been called back, for at most
-    /// `limit`. To empty a purgatory and use it again, call [`cancel_all`](Self::cancel_all) or
-    /// [`complete_all`](Self::complete_all) instead.
+    /// even those that would end at once, and waits for the callbacks of the cancelled ones, for at
+    /// most `limit`. To empty a purgatory and use it again, call [`cancel_all`](Self::cancel_all)
+    /// or [`complete_all`](Self::complete_all) instead.
     ///
-    /// Returns how many it did not wait for, zero if none: operations under check, which are the
-    /// [`len`](Self::len) from here on, and callbacks of operations that shutdowns ended. Each still
-    /// ends, once, when the check or callback that holds it up returns. It does not wait for
-    /// operations that had ended before, whose callbacks run on other threads or wait for the executor
-    /// ([`callbacks_waiting`](crate::Stats::callbacks_waiting)), nor for the first check of one that is
-    /// being parked.
+    /// Returns the number of operations that it did not wait for, zero if none: those under check,
+    /// which [`len`](Self::len) counts from here on, and those that a shutdown ended and whose
+    /// callback has not returned. Each of them still ends, once, when the check or callback that
+    /// holds it up returns. A shutdown does not wait for operations that had ended before, whose
+    /// callbacks run on other threads or wait for the executor
+    /// ([`callbacks_waiting`](crate::Stats::callbacks_waiting)), nor for the first check of an
+    /// operation that is being parked.
     ///
-    /// `limit` may be [`Duration::MAX`]; with zero this does not wait, and counts what the executor
-    /// has not called back yet: often all. A second call only waits.
+    /// `limit` may be [`Duration::MAX`]; with zero this does not wait, and counts the operations
+    /// that the executor has not called back yet, often all of them. A second call only waits.
     ///
     /// An operation under check is ended by the thread that checks it. Callbacks run on the
     /// executor, or here if the executor runs jobs in place (a
     /// [`ManualTimer`](timer_core::ManualTimer), an inline timer, or one that was shut down); the
-    /// limit does not apply to those. The timer goes on. Inside a check, a callback or a timer's task
-    /// this does not wait, nor in async code that it [would block](crate::WaitError::MustNotBlock).
+    /// limit does not apply to callbacks that run here. The timer keeps running. This does not wait
+    /// inside a check, a callback or a timer's task, nor in async code that it
+    /// [would block](crate::WaitError::MustNotBlock).
     ///
-    /// O(parked + shards). With a limit this blocks: in async code, call it from `spawn_blocking`.
-    /// A server of tasks calls `shutdown(Duration::ZERO)` in place, then awaits the tasks.
+    /// O(parked + shards). With a limit above zero this blocks: in async code, call it from
+    /// `spawn_blocking`. A server whose requests are tasks calls `shutdown(Duration::ZERO)` in
+    /// place, then awaits the tasks.
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};

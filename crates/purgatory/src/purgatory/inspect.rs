@@ -13,8 +13,8 @@ use crate::{
 
 /// Counts, times and snapshots.
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
-    /// Returns the timer that it is on, as [`Waits::timer`](crate::Waits::timer) does for the other
-    /// forms.
+    /// Returns the timer that the purgatory is on, as [`Waits::timer`](crate::Waits::timer) does
+    /// for the other forms.
     ///
     /// ```
     /// use std::time::Duration;
@@ -44,9 +44,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.len() == 0
     }
 
-    /// Returns true once a shutdown of the purgatory or its timer has begun: every operation is refused
-    /// then, also one that would end at once, but for one that comes just as it begins. O(1), without
-    /// a lock.
+    /// Returns true once a shutdown of the purgatory or its timer has begun. Every operation is
+    /// refused then, even one that would end at once, except one that comes just as the shutdown
+    /// begins. O(1), without a lock.
     ///
     /// ```
     /// use std::time::Duration;
@@ -135,9 +135,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// longest, and the operations under check.
     ///
     /// The snapshot is not atomic: shards are locked one after another, for up to 64 operations or
-    /// the keys of one shard, so counts may disagree by what changes meanwhile. A check's duration
-    /// counts from the first snapshot that found it: two snapshots a second apart distinguish a
-    /// stuck check from a short one. Keys are cloned under a lock.
+    /// the keys of one shard, so counts may disagree if operations are parked or end meanwhile. A
+    /// check's duration counts from the first snapshot that found it: two snapshots a second apart
+    /// distinguish a stuck check from a short one. Keys are cloned under a lock.
     ///
     /// O(parked + keys).
     ///
@@ -169,20 +169,20 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// place. Nothing else publishes, and no operation touches a shared metric. Each wait is
     /// recorded in a histogram once, by the recorder that is installed then.
     ///
-    /// O(parked + keys + shards + e) for e endings since the last call. It looks for the oldest
-    /// operation.
+    /// O(parked + keys + shards + e) for e endings since the last call, since it searches for the
+    /// oldest operation.
     #[cfg(feature = "metrics")]
     pub fn publish(&self) {
         self.handle.table.publishes().publish(false);
     }
 
-    /// Publishes, and has every later [`publish`](Self::publish) of this purgatory and its timer do
-    /// so in detail: also how long operations waited that expired or were cancelled
-    /// (`purgatory_wait_seconds`), not only those that completed. (Feature `metrics`.) That is
-    /// two more histograms for this purgatory's name; `docs/METRICS.md` counts their series.
+    /// Publishes in detail, and makes every later [`publish`](Self::publish) of this purgatory and
+    /// its timer do the same. (Feature `metrics`.) The details are how long operations waited that
+    /// expired or were cancelled (`purgatory_wait_seconds`), not only those that completed: two
+    /// more histograms for this purgatory's name. `docs/METRICS.md` counts their series.
     ///
-    /// Call it once at start-up. A recorder that is installed later is given the details, too.
-    /// Cost as `publish`.
+    /// Call it once at start-up. A recorder that is installed later also gets the details. Costs as
+    /// much as `publish`.
     ///
     /// ```
     /// use purgatory::Purgatory;

@@ -1,7 +1,7 @@
-//! [`Purgatory`], the handle that most programs hold. Its methods are in five files, by what a
-//! program does: it parks, signals, ends, reaches, inspects.
+//! [`Purgatory`], the handle that most programs hold. Its methods are in five files, one for each
+//! group of calls: park, signal, end, reach, inspect.
 
-// Apart, so that the documentation has the methods in this order.
+// The blank lines keep this order, in which the documentation lists the methods.
 mod park;
 
 mod signal;
@@ -29,8 +29,8 @@ use crate::{
 /// operation that is not completed in time expires. Each operation ends exactly once.
 ///
 /// A purgatory is a handle: clones share the same operations. Dropping the last handle ends all
-/// parked operations as [`Dropped`](crate::CancelReason::Dropped), without waiting for a thread. It
-/// may be dropped inside a callback.
+/// parked operations as [`Dropped`](crate::CancelReason::Dropped), without waiting for a thread.
+/// The last handle may be dropped inside a callback.
 ///
 /// # The one rule
 /// Make the condition true *first*, then signal the key, and hold no lock that a check or a
@@ -39,18 +39,18 @@ use crate::{
 /// again by the thread that has it under check.
 ///
 /// # Locks
-/// Checks and callbacks run with nothing of the purgatory locked ([where](crate::guide::your_code)).
-/// No thread blocks while another runs one. A key's `Eq` and `Clone` run under a lock and must not
-/// call back.
+/// Checks and callbacks run while nothing of the purgatory is locked
+/// ([on which thread](crate::guide::your_code)). No thread blocks while another runs one. A key's
+/// `Eq` and `Clone` run under a lock and must not call back.
 ///
 /// # Calls from inside a check or callback
-/// Checks and callbacks of a nested call run behind the [outermost call](crate::guide::your_code) on
-/// the thread, so a nested event returns 0 and a chain of completions needs no stack. A change that
-/// follows an event needs another event.
+/// Checks and callbacks of a nested call run behind the [outermost call](crate::guide::your_code)
+/// on the thread, so a nested event returns 0 and a chain of completions needs no stack. A change
+/// made after an event needs an event of its own.
 ///
 /// # Cost
-/// Parking and completing under one key takes three locks and a clock read. Up to four keys need no
-/// allocation per operation. Threads contend only within a shard
+/// Parking and completing under one key takes three locks and a clock read. An operation with up to
+/// four keys needs no allocation. Threads contend only within a shard
 /// ([`Builder::shards`](crate::Builder::shards)).
 pub struct Purgatory<K: WatchKey, O: DelayedOperation = BoxedOperation> {
     pub(crate) handle: HandleOf<Core<K, O>>,

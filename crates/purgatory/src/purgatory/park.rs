@@ -20,8 +20,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// or it is cancelled. The check runs here once, and again if events come before the operation is
     /// parked. The callback may have run before this returns.
     ///
-    /// Returns the id of an operation that is parked, and may end a moment later. Returns `None` for
-    /// one that has ended: its callback has the outcome, or is about to.
+    /// Returns the id of the parked operation, which may end a moment later. Returns `None` if the
+    /// operation has ended: its callback has received the outcome, or is about to.
     ///
     /// - `watches`: a slice or array of keys, or [`Watches`](crate::Watches) with a label. Repeated
     ///   keys count once.
@@ -61,8 +61,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// ```
     ///
     /// # Errors
-    /// [`Refused`] hands the operation back without calling its callback: if it has no key, or if
-    /// the purgatory is shut down, or it would have to wait and the purgatory is full.
+    /// [`Refused`] hands the operation back without calling its callback: if it has no key, if the
+    /// purgatory is shut down, or if it would have to wait and the purgatory is full.
     ///
     /// # Panics
     /// Panics only if a key's own `Hash`, `Eq` or `Clone` panics. Then nothing was parked, and the
@@ -103,21 +103,22 @@ impl<K: WatchKey> Purgatory<K> {
     /// Waits until `condition` gives a value or `true`: now, or at an event of one of the keys.
     ///
     /// This call, not the first poll, evaluates the condition and parks the wait; the timeout
-    /// counts from here. (Inside an `async fn` or block it runs when *that* future is polled first.)
-    /// The future works on any runtime, or none.
+    /// counts from here. (Inside an `async fn` or block, this call itself runs when *that* future
+    /// is first polled.) The future works on any runtime, or none.
     ///
-    /// The condition runs like a [check](DelayedOperation::try_complete): on the threads that
+    /// The condition runs as a [check](DelayedOperation::try_complete) does: on the threads that
     /// signal the keys, with nothing locked, and once more when the timeout fires (the
-    /// [last check](crate::Builder::check_at_expiry)); never again once it has given a value.
-    /// The task is woken where a callback would run.
+    /// [last check](crate::Builder::check_at_expiry)). It does not run again once it has given a
+    /// value. The task is woken on the thread on which a callback would run.
     ///
-    /// Costs one allocation, for the condition and, in its place, the value, unless it ends at
-    /// once; otherwise as much as [`try_complete_else_watch`](Self::try_complete_else_watch). A poll
-    /// locks nothing that another wait uses.
+    /// A wait that does not end at once costs one allocation, which holds the condition and later,
+    /// in its place, the value. All else costs as much as
+    /// [`try_complete_else_watch`](Self::try_complete_else_watch). A poll takes no lock that
+    /// another wait uses.
     ///
     /// # Cancel safety
-    /// Dropping the future cancels the wait and drops the condition. A value that it has given, and
-    /// that was not taken, is dropped, too: see [`WaitFuture`].
+    /// Dropping the future cancels the wait and drops the condition. A value that the condition has
+    /// given, and that no poll has taken, is dropped as well: see [`WaitFuture`].
     ///
     /// # Errors
     /// The future yields a [`WaitError`](crate::WaitError) if the wait expired, was cancelled or
@@ -167,7 +168,7 @@ impl<K: WatchKey> Purgatory<K> {
     where
         K: 'a,
     {
-        // An operation with a condition finds a missed event before it expires.
+        // A wait has a condition, so a last check finds a missed event before the wait expires.
         let watches = Watches {
             unasked: UnaskedChecks::Last,
             ..watches.into_watches()
@@ -175,8 +176,8 @@ impl<K: WatchKey> Purgatory<K> {
         self.await_end(watches, timeout.into(), condition)
     }
 
-    /// Returns a future of the next event of one of the keys. This call registers it; it ends at
-    /// the first event after that, at its timeout, or at shutdown. O(keys).
+    /// Returns a future that is ready at the next event of one of the keys. This call registers it;
+    /// it ends at the first event after that, at its timeout, or at shutdown. O(keys).
     ///
     /// Use it for a condition that must be awaited, such as a read from storage: register, read,
     /// and await the event only if the data read does not suffice. An event that comes during the
@@ -212,11 +213,11 @@ impl<K: WatchKey> Purgatory<K> {
     /// ```
     ///
     /// # Cancel safety
-    /// Dropping the future takes the registration back. An event that came before is lost with it,
-    /// so read the state after registering anew.
+    /// Dropping the future removes the registration. An event that came before the drop is lost
+    /// with it, so register again first, then read the state.
     ///
     /// # Errors
-    /// The future yields an error as that of [`wait`](Self::wait) does.
+    /// The future yields an error for the same reasons as that of [`wait`](Self::wait).
     ///
     /// # Panics
     /// Panics only if a key's own `Hash`, `Eq` or `Clone` panics. Then nothing was registered.

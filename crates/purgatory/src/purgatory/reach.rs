@@ -1,11 +1,11 @@
-//! Reaching what is parked: [`take`](Purgatory::take), [`with`](Purgatory::with),
-//! [`for_each`](Purgatory::for_each); the operations of a key:
+//! Reaching parked operations: [`take`](Purgatory::take), [`with`](Purgatory::with),
+//! [`for_each`](Purgatory::for_each); all operations of a key:
 //! [`take_for_key`](Purgatory::take_for_key), [`with_for_key`](Purgatory::with_for_key).
 //!
-//! A closure on an operation where it lies runs under the lock of the operation's first shard. A
-//! call from inside it would wait for that lock: debug builds panic instead
-//! ([`must_be_unlocked`](crate::table::under_lock::must_be_unlocked)). An operation that a thread
-//! holds is not there to be reached, and the caller is told so.
+//! A closure that is called on an operation in place runs under the lock of the operation's first
+//! shard. A call of the purgatory inside the closure would wait for that lock: debug builds panic
+//! instead ([`must_be_unlocked`](crate::table::under_lock::must_be_unlocked)). An operation that a
+//! thread has checked out cannot be reached; the caller is told so.
 
 use std::{panic::resume_unwind, slice};
 
@@ -25,23 +25,26 @@ use crate::{
     watches::{KeyRef, WatchKey},
 };
 
-/// Reaching what is parked.
+/// Reaching parked operations.
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Takes a parked operation out, without a callback: the caller answers it, or parks it again.
     ///
-    /// When this returns, its keys and its place under [`max_parked`](crate::Builder::max_parked)
-    /// are free, and no event, timeout or shutdown reaches it any more. An operation under check is
-    /// not taken ([`UnderCheck`](ReachResult::UnderCheck)), nor is one whose last check is queued;
-    /// it may go on waiting. To end it for sure, [cancel](Self::cancel) it.
+    /// When this returns, the operation's keys and its place under
+    /// [`max_parked`](crate::Builder::max_parked) are free, and no event, timeout or shutdown
+    /// reaches it any more. An operation under check is not taken
+    /// ([`UnderCheck`](ReachResult::UnderCheck)), nor is one whose last check is queued; either may
+    /// go on waiting. To end such an operation for sure, [cancel](Self::cancel) it.
     ///
-    /// It counts as [`taken`](crate::Stats::taken), has no outcome, and its wait is not timed.
+    /// The operation counts as [`taken`](crate::Stats::taken), has no outcome, and its wait is not
+    /// timed.
     ///
-    /// The operation of a [`wait`](Purgatory::wait) is best ended here: call its `on_complete`.
-    /// Dropped, it ends as [`Panicked`](crate::CancelReason::Panicked). Parked again, it still
-    /// answers its future, which does not know the new id and neither cancels nor reschedules it; once
-    /// that is dropped, its condition never comes true. It
-    /// has a last check only if the purgatory [checks at expiry](crate::Builder::check_at_expiry). A
-    /// [`next_event`](Purgatory::next_event) is over as it is parked again.
+    /// If you take the operation of a [`wait`](Purgatory::wait), it is best to end it: call its
+    /// `on_complete`. If you drop it, it ends as [`Panicked`](crate::CancelReason::Panicked). If
+    /// you park it again, it still answers its future, but the future does not know the new id and
+    /// neither cancels nor reschedules it; once the future is dropped, the condition never comes
+    /// true. Parked again, the operation has a last check only if the purgatory
+    /// [checks at expiry](crate::Builder::check_at_expiry). The operation of a
+    /// [`next_event`](Purgatory::next_event) ends when it is parked again.
     ///
     /// O(k) for its k keys.
     ///
@@ -75,9 +78,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         })
     }
 
-    /// Takes all operations parked under `key` out, as [`take`](Self::take) does with one. Returns
-    /// them, in the order of parking, and the ids of those that are under check and so were not
-    /// taken: these may go on waiting.
+    /// Takes out all operations parked under `key`, as [`take`](Self::take) does with one. Returns
+    /// them, in the order of parking, and the ids of the operations that were not taken because
+    /// they are under check; these may go on waiting.
     ///
     /// This is not an event: operations that other threads park meanwhile may stay.
     ///
@@ -127,8 +130,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         (operations, under_check)
     }
 
-    /// Calls `reach` with a parked operation where it lies, to look at it or to change it. An
-    /// operation under check is not reached ([`UnderCheck`](ReachResult::UnderCheck)).
+    /// Calls `reach` with a parked operation in place, to look at it or to change it. An operation
+    /// under check is not reached ([`UnderCheck`](ReachResult::UnderCheck)).
     ///
     /// This is not an event. If the change may have made its condition true, signal its key
     /// afterwards. O(1).
@@ -138,9 +141,10 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// a purgatory, nor drop a value that does, such as a [future](crate::WaitFuture). Debug builds
     /// panic on such a call; a release build may deadlock.
     ///
-    /// The operation of a [`wait`](Purgatory::wait) that another one replaces here is the caller's,
-    /// as one that was [taken](Self::take). The place stays the future's until it has its answer: to
-    /// drop it before ends the one that lies there.
+    /// If `reach` replaces the operation of a [`wait`](Purgatory::wait) by another one, the
+    /// replaced operation is the caller's, as if it had been [taken](Self::take). The place remains
+    /// the future's until the future has its answer: dropping the future before that ends the
+    /// operation then in its place.
     ///
     /// # Panics
     /// Resumes a panic of `reach`; the operation stays parked, as `reach` left it.
@@ -170,14 +174,15 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         }
     }
 
-    /// Calls `reach` with each operation parked under `key` where it lies, as [`with`](Self::with)
-    /// does with one. Returns the results, in the order of parking, and the ids of the operations
-    /// that are under check and so were not reached.
+    /// Calls `reach` with each operation parked under `key` in place, as [`with`](Self::with) does
+    /// with one. Returns the results, in the order of parking, and the ids of the operations that
+    /// were not reached because they are under check.
     ///
-    /// So an operation is found by a name that the caller chose before it was parked: park it under
-    /// that key, too. What has the name needs no id, which exists only once the operation is parked.
+    /// Use it to find an operation by a name that the caller chose before parking it: park the
+    /// operation under that name as a further key. Code that has the name needs no id, which exists
+    /// only once the operation is parked.
     ///
-    /// This is not an event: operations that other threads park meanwhile may be passed by.
+    /// This is not an event: operations that other threads park meanwhile may be missed.
     ///
     /// O(n) for n watches of the key, with memory for all of them. The key's shard is locked for 128
     /// of its watches at a time, then the shard of each operation in turn.
@@ -233,16 +238,16 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     }
 
     /// Calls `visit` with each parked operation, its id and the keys that it waits for, in no
-    /// particular order. An operation under check comes as `None`, with its id and keys.
+    /// particular order. An operation under check is passed as `None`, with its id and keys.
     ///
     /// Each operation that stays parked throughout is visited once; one that is parked or ends
-    /// meanwhile may be. Keys come in the order given. O(parked + their keys). Keys of operations
-    /// with several are cloned.
+    /// meanwhile may be visited or not. Keys come in the order given. O(parked + their keys). The
+    /// keys of an operation with several keys are cloned.
     ///
     /// # Locks
     /// `visit` runs under the lock of the operation's shard, for up to 64 operations in one lock
-    /// hold. The same rules hold as for [`with`](Self::with): short, and no call of a purgatory.
-    /// Collect ids here and act on them afterwards.
+    /// hold. The same rules hold as for [`with`](Self::with): it must be short and must not call a
+    /// purgatory. Collect ids here and act on them afterwards.
     ///
     /// # Panics
     /// Resumes a panic of `visit`, or of a key's own `Clone`.
@@ -289,7 +294,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
             }
             drop(shard);
             visited.unwrap_or_else(|panic| resume_unwind(panic));
-            // 2. The others, one by one.
+            // 2. Visit the operations with several keys one by one.
             for handle in with_several {
                 self.visit_with_keys(handle, &mut visit);
             }
@@ -319,7 +324,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     }
 
     fn with_at<R>(&self, handle: TimerHandle, reach: impl FnOnce(&mut O) -> R) -> ReachResult<R> {
-        // 1. Reach it, if it is there. If not, the closure is dropped with nothing locked.
+        // 1. Reach the operation if it is there. If not, the closure is dropped with nothing
+        //    locked.
         let mut first_shard = self.handle.table.first_shard_of(handle);
         let reached = match first_shard.get_mut(handle) {
             None => ReachResult::Gone,

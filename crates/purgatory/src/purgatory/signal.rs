@@ -1,4 +1,4 @@
-//! Signalling a key: [`check_and_complete`](Purgatory::check_and_complete) and its kin.
+//! Signalling a key: [`check_and_complete`](Purgatory::check_and_complete) and its variants.
 
 use std::any::Any;
 
@@ -21,7 +21,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Checks and callbacks run here, with nothing of the purgatory locked. Do not hold a lock that
     /// one of them needs: [collect the keys and signal them
     /// later](crate::guide::recipes::signal_after_unlock). Inside a check or callback this returns
-    /// 0, and what waits is checked behind the [outermost call](crate::guide::your_code).
+    /// 0, and the key's operations are checked behind the
+    /// [outermost call](crate::guide::your_code).
     ///
     /// `key` can be any borrowed form of the key type, as in a `HashMap`, so signalling allocates
     /// no `String`. The same holds for every method that only looks a key up.
@@ -47,18 +48,18 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 
     /// Signals a key for a change that can complete one operation only, such as one more job or one
     /// free lease. Checks operations in the order of parking until one completes whose future, if
-    /// it has one, is still there; returns true then.
+    /// it has one, was not dropped meanwhile. Returns true if one did.
     ///
     /// Like `notify_one`, it is right only if the operations wait under this key alone, their
     /// checks *take* what they wait for, and nothing else completes them. Otherwise signal all: an
     /// operation that is not checked waits for the next event or its timeout.
     ///
     /// An operation that another thread is checking right now is left to that thread, and the next
-    /// one is checked; so it is when a future is dropped while it waits or is under check. A future
-    /// may be dropped with the value that it took: make that a [guard that is returned on
-    /// drop](crate::guide::recipes::deadline) and signals the key again.
+    /// one is checked. The next one is also checked if a future is dropped while it waits or is
+    /// under check. A future may be dropped with the value that it took: make the value a [guard
+    /// that is returned on drop](crate::guide::recipes::deadline) and signals the key again.
     ///
-    /// Inside a check or callback this returns false, and the first operation is completed behind the
+    /// Inside a check or callback this returns false, and one operation is completed behind the
     /// [outermost call](crate::guide::your_code).
     ///
     /// ```
@@ -90,12 +91,12 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 
     /// Signals a key as [`check_and_complete`](Self::check_and_complete) does, and tells each
     /// operation's check what has happened
-    /// ([`try_complete_with`](DelayedOperation::try_complete_with)): the tag of a message, say, so
-    /// that only the pulls that want it read the queue.
+    /// ([`try_complete_with`](DelayedOperation::try_complete_with)): for example the tag of a
+    /// message, so that only the pulls that want this tag read the queue.
     ///
-    /// The one rule holds as for every event: change the state first. An argument may not arrive.
-    /// Events that come while an operation is under check, or is being parked, are merged: its
-    /// check runs once more, without an argument
+    /// The one rule holds as for every event: change the state first. The argument may fail to
+    /// arrive. Events that come while an operation is under check, or is being parked, are merged:
+    /// its check runs once more, without an argument
     /// ([`try_complete`](DelayedOperation::try_complete)), and looks at the state. Inside a check
     /// or callback this returns 0, and the queued event has no argument.
     ///
