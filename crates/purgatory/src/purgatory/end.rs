@@ -238,7 +238,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 
     /// Gives all operations parked under `key` a new timeout, counted from now, as
     /// [`reschedule`](Self::reschedule) does with one; returns how many got it. They share one
-    /// deadline. Operations whose end is decided keep theirs and are not counted.
+    /// deadline. Operations whose end is decided are left out.
     ///
     /// O(n) for n watches of the key, with memory for all of them.
     ///

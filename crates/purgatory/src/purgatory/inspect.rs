@@ -169,8 +169,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// place. Nothing else publishes, and no operation touches a shared metric. Each wait is
     /// recorded in a histogram once, by the recorder that is installed then.
     ///
-    /// O(parked + keys + shards + e) for e endings since the last call, since it searches for the
-    /// oldest operation.
+    /// O(parked + keys + shards + e) for e endings since the last call: it searches for the oldest
+    /// operation.
     #[cfg(feature = "metrics")]
     pub fn publish(&self) {
         self.handle.table.publishes().publish(false);
