@@ -16,8 +16,9 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// A leader begins its epoch: its log ends here, and so much of it the replicas in sync have, as
-    /// far as it knows. The produces of the last leader are cancelled.
+    /// A leader begins its epoch. Its log ends at `log_end`, and the in-sync replicas have as much
+    /// of it as `in_sync` says, as far as the leader knows. The produces of the last leader are
+    /// cancelled.
     pub fn lead(
         &self,
         epoch: u64,
@@ -29,31 +30,32 @@ impl Partition {
         self.logs.set(&(), epoch, in_sync, log_end, rule)
     }
 
-    /// A future of the high watermark, ready once that passes the record of this epoch.
+    /// A future of the high watermark, ready once it has passed the record of this epoch.
     pub fn produce(&self, epoch: u64, required_offset: u64) -> WaitFuture<u64> {
         let led = self.logs.in_epoch(&(), epoch);
         led.wait_for(required_offset, TIMEOUT)
     }
 
-    /// A replica has come this far in the log of this epoch's leader, which itself reports under its
-    /// log's lock: the last report counts. One that is not in sync joins as soon as it has caught up.
+    /// A replica has come this far in the log of this epoch's leader. The leader reports under its
+    /// log's lock, since the last report counts. A replica that is not in sync joins as soon as it
+    /// has caught up.
     pub fn fetched(&self, epoch: u64, replica: Replica, offset: u64) -> Result<usize, WaitError> {
         let led = self.logs.in_epoch(&(), epoch);
         match led.report(&replica, offset) {
             Err(WaitError::NoMember) => match led.join(replica, offset) {
                 Err(WaitError::Behind { .. }) => Ok(0), // it goes on catching up
-                Err(WaitError::IsMember) => Ok(0),      // by a fetch that came meanwhile
+                Err(WaitError::IsMember) => Ok(0),      // it joined by a fetch meanwhile
                 joined => joined,
             },
-            // This fetch comes late, or it has lost what it had. It holds the others up until its next
-            // one, or until it is taken out.
+            // The fetch comes late, or the replica has lost its log. It holds the others up until
+            // its next fetch, or until it is taken out.
             Err(WaitError::Behind { .. }) => Ok(0),
             reported => reported,
         }
     }
 
     /// Takes replicas out of the set that have lagged behind this epoch's leader for too long. Call
-    /// it at each half of the limit.
+    /// it every `LAG_MAX / 2`.
     pub fn shrink(&self, epoch: u64) -> Result<usize, WaitError> {
         let led = self.logs.in_epoch(&(), epoch);
         let mut answered = 0;

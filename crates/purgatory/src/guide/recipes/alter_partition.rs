@@ -1,7 +1,7 @@
-// The leader of a partition whose in-sync set a controller keeps, from which that elects the next
-// leader. The leader proposes another set (Kafka's AlterPartition). Until it hears what became of
-// that, it counts each replica that the controller may have in sync. While the controller has too few,
-// it acknowledges nothing, since that may elect one that has left (KIP-966).
+// The leader of a partition. A controller keeps the in-sync set and elects the next leader from it.
+// The leader proposes other sets (Kafka's AlterPartition). Until it hears the answer, it counts
+// each replica that the controller may have in sync. While the controller's set is too small, the
+// leader acknowledges nothing, since the controller may elect a replica that has left (KIP-966).
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -15,15 +15,15 @@ pub type Replica = &'static str;
 #[derive(Clone, Debug, PartialEq)]
 pub struct InSync {
     pub leader_epoch: u64,
-    /// The version of the controller's set, Kafka's partition epoch. A proposal has that of the set
-    /// from which it goes.
+    /// The version of the controller's set, Kafka's partition epoch. A proposal has the version of
+    /// the set that it changes.
     pub version: u64,
     pub replicas: BTreeSet<Replica>,
 }
 
 impl InSync {
-    /// The controller's part: it takes a proposal of the present leader for the present version, and
-    /// answers with what it has then. So of all proposals for a version it takes one.
+    /// The controller's part: it takes a proposal of the present leader for the present version,
+    /// and answers with the set that it then has. So it takes one of all proposals for a version.
     pub fn alter(&mut self, proposed: InSync) -> InSync {
         let goes_from = (proposed.leader_epoch, proposed.version);
         if goes_from == (self.leader_epoch, self.version) {
@@ -34,28 +34,28 @@ impl InSync {
     }
 }
 
-/// *Larger*: the replicas that count are those of the last set that the controller has confirmed, and
-/// of each proposal since. One that is to come in joins before it is proposed; one that is to go
-/// leaves when a later version is confirmed without it.
+/// *Larger*: the replicas that count are those of the last set that the controller has confirmed,
+/// and of each proposal since. A replica to be added joins before it is proposed; a replica to be
+/// removed leaves when a later version is confirmed without it.
 pub struct Leader {
     /// The log end of each replica that counts. Handlers have clones, and wait in the epoch.
     pub logs: ReplicaSets<(), Replica>,
     confirmed: InSync,
-    /// A set was proposed since, which the controller may yet take.
+    /// A set was proposed since then, and the controller may yet take it.
     has_proposed: bool,
     min_in_sync: usize,
 }
 
-/// *Enough*: while the controller has fewer than these, no number of members is enough. Who is to come
-/// in does not help yet.
+/// *Enough*: while the controller has fewer than these, no number of members is enough. Replicas
+/// that are only proposed do not help yet.
 fn enough(confirmed: &InSync, min_in_sync: usize) -> Rule {
     let has_enough = confirmed.replicas.len() >= min_in_sync;
     Rule::all().floor(if has_enough { min_in_sync } else { usize::MAX })
 }
 
 impl Leader {
-    /// Begins the epoch of this leader, as the controller says. What the others have of its log, they
-    /// report.
+    /// Begins the epoch of this leader, as the controller says. The other replicas report how much
+    /// of its log they have.
     pub fn lead(
         logs: ReplicaSets<(), Replica>,
         this: Replica,
@@ -75,7 +75,7 @@ impl Leader {
         })
     }
 
-    /// A replica has come this far in the log. One that does not count yet joins as soon as it has
+    /// A replica has come this far in the log. If it does not count yet, it joins as soon as it has
     /// caught up. Returns how many waits this has ended.
     pub fn fetched(&self, replica: Replica, offset: u64) -> Result<usize, WaitError> {
         let led = self.logs.in_epoch(&(), self.confirmed.leader_epoch);
@@ -84,15 +84,17 @@ impl Leader {
             reported => reported,
         };
         match counted {
-            // It goes on catching up; one that has lost its log, until it leaves as others that lag.
+            // It goes on catching up; if it has lost its log, it leaves once it has lagged for too
+            // long.
             Err(WaitError::Behind { .. }) => Ok(0),
             counted => counted,
         }
     }
 
-    /// The set to propose: the replicas that count, without those that lag for too long. `None` if the
-    /// controller has it, and may take no other. Send it when a replica has joined, and at each half of
-    /// the limit, until it is answered: the last proposal says what is to be, whatever those before said.
+    /// The set to propose: the replicas that count, without those that lag for too long. `None` if
+    /// the controller has this set and may take no other. Send it when a replica has joined, and
+    /// every `LAG_MAX / 2`, until it is answered: the last proposal decides, whatever earlier ones
+    /// said.
     pub fn proposal(&mut self) -> Option<InSync> {
         let members = self.logs.members(&());
         let counted: BTreeSet<Replica> = members.iter().map(|of| of.0).collect();
@@ -102,7 +104,7 @@ impl Leader {
                 replicas.remove(replica);
             }
         }
-        // One that was proposed, and lags now, is to go as any other. A leader no more counts none.
+        // A proposed replica that lags by now is removed as any other. A former leader counts none.
         let is_confirmed = replicas == counted && counted == self.confirmed.replicas;
         if is_confirmed && !self.has_proposed || counted.is_empty() {
             return None;
@@ -114,18 +116,19 @@ impl Leader {
         })
     }
 
-    /// Makes the set what the controller says that it has: in an answer, or since it changed the set
-    /// itself. Returns how many waits this has ended.
+    /// Takes over the set that the controller says it has, in an answer or after a change of its
+    /// own. Returns how many waits this has ended.
     ///
-    /// What it said before says nothing of the proposals since. So an answer that is late, comes
-    /// twice, or refuses a proposal changes nothing: another copy may yet be taken.
+    /// An earlier version says nothing about the proposals since. So an answer that is late, comes
+    /// twice, or refuses a proposal changes nothing: another copy of the proposal may yet be taken.
     pub fn confirmed(&mut self, said: InSync) -> Result<usize, WaitError> {
         let is_later = said.version > self.confirmed.version;
         if said.leader_epoch != self.confirmed.leader_epoch || !is_later {
             return Ok(0);
         }
         let led = self.logs.in_epoch(&(), said.leader_epoch);
-        // Before those leave that hold the watermark, since it has to stay if too few are left.
+        // Set the rule before replicas leave that hold the watermark back: it must stay if too few
+        // are left.
         let rule = enough(&said, self.min_in_sync);
         let mut ended = led.set_rule(rule)?;
         for (replica, _) in self.logs.members(&()) {
@@ -165,7 +168,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(first.wait_blocking(), Ok(1));
     leader.confirmed(controller.alter(with_b))?;
 
-    // "a" stops. It counts until the controller has it no more.
+    // "a" stops. It counts until the controller has taken it out.
     let second = produce(&leader, 2);
     leader.fetched("leader", 2)?;
     leader.fetched("b", 2)?;
@@ -173,7 +176,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     timer.advance(LAG_MAX);
     let without_a = leader.proposal().unwrap();
     let answer = controller.alter(without_a.clone());
-    assert_eq!(controller.alter(without_a), answer); // asked twice, it says the same
+    assert_eq!(controller.alter(without_a), answer); // asked twice, it answers the same
     assert_eq!(leader.confirmed(answer)?, 1);
     assert_eq!(second.wait_blocking(), Ok(2));
     Ok(())

@@ -1,4 +1,4 @@
-// A pool of connections, of which only a number is open: clients wait for one in turn.
+// A pool of connections with a bound on open ones: clients wait for a connection in turn.
 
 use std::{
     sync::{Arc, Mutex},
@@ -26,13 +26,13 @@ struct Idle {
     connections: Vec<Connection>,
     opened: u64,
     in_use: u64,
-    /// Both together.
+    /// The bound on idle and used connections together.
     open_max: u64,
-    /// Those in use are closed as they return.
+    /// True once the pool is closed: connections in use are closed as they return.
     is_closed: bool,
 }
 
-/// A connection in use. Dropped, it returns to the pool, unless it is broken or the pool is closed
+/// A connection in use. On drop it returns to the pool, unless it is broken or the pool is closed
 /// or has become smaller.
 pub struct Pooled {
     pub connection: Option<Connection>,
@@ -53,7 +53,8 @@ impl Pool {
         }
     }
 
-    /// An idle connection, or a new one. This call takes the place in line, not the first poll.
+    /// Yields an idle connection, or a new one. This call, not the first poll, takes the place in
+    /// line.
     pub fn get(
         &self,
         max_wait: Duration,
@@ -68,7 +69,7 @@ impl Pool {
                 idle,
                 _permit,
             };
-            // None was idle. In a program: connect here. If that fails, or the client goes
+            // No connection was idle. In a program: connect here. If that fails, or the client goes
             // meanwhile, the drop of `pooled` makes room for the next.
             if pooled.connection.is_none() {
                 let connection = pooled.idle.lock().unwrap().open();
@@ -78,8 +79,8 @@ impl Pool {
         }
     }
 
-    /// Opens no more than this many from now on. Idle ones beyond that are closed, others once they
-    /// return.
+    /// Opens at most this many connections from now on. Idle ones beyond that are closed at once,
+    /// others when they return.
     pub fn resize(&self, max: u64) {
         self.permits.resize(max);
         let mut idle = self.idle.lock().unwrap();
@@ -87,8 +88,8 @@ impl Pool {
         idle.trim();
     }
 
-    /// No client gets a connection any more, and those that wait are told. Idle ones are closed,
-    /// others once they return.
+    /// Closes the pool: no client gets a connection any more, and waiting clients get an error.
+    /// Idle connections are closed at once, others when they return.
     pub fn close(&self) {
         self.permits.close();
         let mut idle = self.idle.lock().unwrap();
@@ -154,7 +155,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     pool.close();
     assert!(pool.get(Duration::from_secs(5)).await.is_err());
-    drop(third); // it was in use, and goes now
+    drop(third); // it was in use, and is closed now
     assert!(pool.idle.lock().unwrap().connections.is_empty());
     Ok(())
 }

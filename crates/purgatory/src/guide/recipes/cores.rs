@@ -35,8 +35,8 @@ impl Core {
         Ok((outbox, core))
     }
 
-    /// The core's loop. It ends when all senders are gone, and so all messages handled. What waits
-    /// then is cancelled: nobody is left who could complete it.
+    /// The core's loop. It ends when all senders are gone and all messages are handled. Requests
+    /// that still wait are then cancelled, since no sender is left to complete them.
     pub fn run(self) {
         let clock = SystemClock::new();
         let now = || Duration::from_nanos(clock.now_ns());
@@ -50,7 +50,7 @@ impl Core {
             let passed = now() - advanced_at;
             let next_due = self.run_once(passed, first);
             advanced_at += passed;
-            // It counts from the advance, and the round has taken some of it.
+            // `next_due` counts from the advance, and the round has taken some of that time.
             sleep = match next_due {
                 Some(next_due) => (advanced_at + next_due).saturating_sub(now()),
                 None => Duration::MAX,
@@ -60,7 +60,7 @@ impl Core {
     }
 
     /// One round, `passed` after the last: handles this message, then those that have come. Returns
-    /// the time from its begin until the next deadline; zero if messages may be left.
+    /// the time from the start of the round until the next deadline; zero if messages may be left.
     pub fn run_once(&self, passed: Duration, first: Option<(u64, Message)>) -> Option<Duration> {
         self.timer.advance(passed); // requests whose time is up expire here
         let mut handled = 0;
@@ -80,7 +80,7 @@ impl Core {
         self.timer.next_due_in()
     }
 
-    /// Each request is answered: a refused one here.
+    /// Parks a request, or answers it here if it is refused.
     fn park(&self, key: u64, request: BoxedOperation, timeout: Duration) {
         let parked = self.waits.try_complete_else_watch(request, &[key], timeout);
         if let Err(refused) = parked {

@@ -16,8 +16,8 @@ impl Produces {
         // Any timeout is legal, and one beyond the clock's end is cut.
         let deadline = Timeout::At(self.timer.now() + timeout);
 
-        // First wait: take a place. Its guard is the value, so a client that goes before it has
-        // seen the value returns the place, too.
+        // First wait: take a place. The value is a guard, so a client that goes before it has seen
+        // the value also returns the place.
         let places = self.places.clone();
         let take = move |free: &mut u32| {
             *free = free.checked_sub(1)?;
@@ -25,7 +25,7 @@ impl Produces {
         };
         let _place = self.places.wait(&[()], deadline, take).await?;
 
-        // Second wait: until the same moment. If that has passed, this checks once.
+        // Second wait: until the same moment. If the moment has passed, this checks once.
         let replicated = move |high_watermark: &mut u64| {
             let reached = *high_watermark;
             Some(reached).filter(|&reached| reached >= offset)

@@ -17,8 +17,9 @@ pub struct Document {
 }
 
 impl Document {
-    /// Changes the text. `save` gets the newest, at the latest as the purgatory shuts down. False: it
-    /// is shut down, or full. The text is in `unsaved` then, unless a save that was due has taken it.
+    /// Changes the text. `save` gets the newest text, at the latest when the purgatory shuts down.
+    /// Returns false if the purgatory is shut down or full: the text is then in `unsaved`, unless a
+    /// save that was due has taken it.
     pub fn edit(&mut self, text: &str, save: impl FnOnce(String) + Send + 'static) -> bool {
         // The text first: a save that is about to run then takes it.
         *self.unsaved.lock().unwrap() = Some(text.to_owned());
@@ -43,7 +44,7 @@ impl Document {
         self.pending.is_some()
     }
 
-    /// Drops the text that is not saved yet. False: there is none.
+    /// Drops the text that is not saved yet. Returns false if no text was unsaved.
     pub fn discard(&self) -> bool {
         // Taking the text also stops a save that has expired and waits for the executor, which no
         // cancel reaches.

@@ -21,9 +21,9 @@ pub struct Server {
 pub struct Open(Server);
 
 impl Server {
-    /// `None`: the server takes no more requests.
+    /// Begins a request; `None` if the server takes no more requests.
     pub fn begin(&self) -> Option<Open> {
-        // Counted before the look at `stopping`, so that `drain` does not overlook it.
+        // Count the request before looking at `stopping`, so that `drain` does not overlook it.
         self.open.fetch_add(1, SeqCst);
         let request = Open(self.clone());
         if self.stopping.load(SeqCst) {
@@ -75,7 +75,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let drained = server.drain(Duration::from_millis(100));
     assert!(server.begin().is_none());
     requests.complete_for_key(&"soon");
-    assert!(drained.wait_blocking().is_err()); // one never ends by itself
+    assert!(drained.wait_blocking().is_err()); // one request never ends by itself
     requests.shutdown(Duration::from_secs(30));
     let shutdown = Outcome::Cancelled(CancelReason::Shutdown);
     let answers: Vec<_> = answers.try_iter().collect();

@@ -11,14 +11,14 @@ pub struct Topics {
 }
 
 impl Topics {
-    /// Makes a topic, under an epoch above those before. Fetches of an older topic of this name are
-    /// cancelled; returns how many.
+    /// Makes a topic, under an epoch above all earlier ones. Fetches of an older topic of this name
+    /// are cancelled; returns how many.
     pub fn create(&self, name: &str, epoch: u64) -> Result<usize, WaitError> {
         self.ends.begin_epoch(name, epoch, 0)
     }
 
     /// Begins the epoch of a new leader, whose log ends here. Fetches for more wait on: they take
-    /// whatever record comes to be there. (A produce does not: see `acks_all`.)
+    /// whatever record is appended there. (A produce does not: see `acks_all`.)
     pub fn lead(&self, name: &str, epoch: u64, end: u64) -> Result<usize, WaitError> {
         self.ends.begin_epoch_and_keep(name, epoch, end)
     }
@@ -32,7 +32,8 @@ impl Topics {
         self.ends.wait_for(name, offset, TIMEOUT)
     }
 
-    /// False when the epoch is over: an append of an old leader, or of a topic that was deleted.
+    /// Returns false if the epoch is over: the append is an old leader's, or of a topic that was
+    /// deleted.
     pub fn append(&self, name: &str, epoch: u64, end: u64) -> Result<bool, WaitError> {
         match self.ends.in_epoch(name, epoch).advance(end) {
             Ok(_) => Ok(true),

@@ -1,4 +1,4 @@
-// A purgatory that reports the keys that had no event though their condition came true.
+// A purgatory that reports keys that had no event although their condition came true.
 
 use std::sync::mpsc;
 

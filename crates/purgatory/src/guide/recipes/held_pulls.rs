@@ -19,7 +19,7 @@ pub struct Pull {
 }
 
 impl Pull {
-    /// Reads the messages of its tag.
+    /// Reads the unread messages of this pull's tag.
     fn read(&self) -> Vec<Message> {
         let log = self.log.lock().unwrap();
         let unread = log.iter().skip(self.offset);
@@ -41,7 +41,7 @@ impl DelayedOperation for Pull {
     }
 
     fn on_complete(self, _: Outcome) {
-        // Empty at a timeout or a stop. The client may have gone.
+        // The answer is empty at a timeout or a stop. The client may have gone.
         let _ = self.client.send(self.read());
     }
 }
@@ -57,7 +57,7 @@ impl Broker {
         self.pulls.check_and_complete_with(&"orders", &message.0) // ... then its event
     }
 
-    /// Holds a pull from the log's end.
+    /// Holds a pull for messages stored from now on.
     pub fn pull(
         &self,
         tag: &'static str,

@@ -1,6 +1,7 @@
-// A rule that no `Rule` has: the leader derives the value itself, and advances a watermark by it. Here
-// that is Raft's joint consensus: while the nodes change from one set to another, an entry is
-// committed once a majority of each has it. (Elections then need a majority of each, too.)
+// A rule that `Rule` does not offer: the leader derives the value itself, and advances a watermark
+// to it. Here the rule is Raft's joint consensus: while the nodes change from one set to another,
+// an entry is committed once a majority of each set has it. (Elections then also need a majority of
+// each.)
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,16 +20,16 @@ pub struct Leader {
     pub term: u64,
     /// Clients have clones, and wait in the term.
     pub committed: Watermarks<()>,
-    /// The index of the first entry of this term: none before it is committed by being counted.
+    /// The index of the first entry of this term: entries before it are not committed by counting.
     first_index: u64,
     log_ends: BTreeMap<Node, u64>,
-    /// The sets of which each has to have a majority: one, or two while they are joint.
+    /// The sets that each need a majority: one, or two while they are joint.
     in_force: Vec<Nodes>,
 }
 
 impl Leader {
-    /// Begins a term. The log ends here, and its last configuration is in force. The waits of the last
-    /// term are cancelled.
+    /// Begins a term. The log ends at `log_end`, and its last configuration is in force. The waits
+    /// of the last term are cancelled.
     pub fn lead(
         committed: Watermarks<()>,
         term: u64,
@@ -53,8 +54,8 @@ impl Leader {
             .wait_for(index, TIMEOUT)
     }
 
-    /// The entry with both sets is appended: from here on each has to have a majority, also for the
-    /// entries before it. False while an earlier change goes on.
+    /// The entry with both sets is appended: from here on, each set needs a majority, even for
+    /// entries before it. Returns false while an earlier change goes on.
     pub fn change_to(&mut self, next: Nodes) -> bool {
         let may_change = self.in_force.len() == 1;
         if may_change {
@@ -63,22 +64,22 @@ impl Leader {
         may_change
     }
 
-    /// The entry with the next set alone is appended, once the one with both is committed: from here
-    /// on the next set suffices. Returns how many waits this has ended.
+    /// The entry with the next set alone is appended, after the entry with both was committed: from
+    /// here on the next set suffices. Returns how many waits this has ended.
     pub fn changed(&mut self) -> Result<usize, WaitError> {
         let last = self.in_force.len() - 1;
         self.in_force.drain(..last);
         self.count()
     }
 
-    /// A node has the log up to this index, as it said in this term. This leader reports, too.
+    /// A node has the log up to this index, as it said in this term. This leader also reports.
     pub fn appended(&mut self, node: Node, index: u64) -> Result<usize, WaitError> {
         let log_end = self.log_ends.entry(node).or_default();
         *log_end = index.max(*log_end); // a report that comes late takes nothing back
         self.count()
     }
 
-    /// Commits what a majority of each set has.
+    /// Commits the entries that a majority of each set has.
     fn count(&self) -> Result<usize, WaitError> {
         let of_each = self.in_force.iter().map(|nodes| self.majority_has(nodes));
         let index = of_each.min().unwrap_or(0);

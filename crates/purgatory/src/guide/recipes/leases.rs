@@ -1,5 +1,5 @@
 // Leases on shards: one holder at a time, first come, first served. A holder that stalls loses its
-// lease, and the store refuses what it writes late.
+// lease, and the store refuses its late writes.
 
 use std::{collections::HashMap, sync::Mutex, time::Duration};
 
@@ -15,7 +15,7 @@ pub struct Leases {
 
 impl Leases {
     /// The holder renews its lease well before the time to live is over, and stops its work once
-    /// `lost()` is ready. Dropped, the lease is the next client's.
+    /// `lost()` is ready. When it drops the lease, the next client gets it.
     pub fn acquire(&self, shard: u32) -> WaitFuture<Lease<u32>> {
         self.shards.lease_for(&shard, 1, TIME_TO_LIVE, TIMEOUT)
     }
@@ -28,7 +28,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Writes, unless a later holder has written. Returns whether it did.
+    /// Writes unless a later holder has written. Returns true if it wrote.
     pub fn write(&self, shard: u32, fencing: u64, text: &str) -> bool {
         let mut shards = self.shards.lock().unwrap();
         let (last, stored) = shards.entry(shard).or_default();

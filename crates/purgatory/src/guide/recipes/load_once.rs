@@ -1,4 +1,4 @@
-// A cache in which each value is loaded once, however many ask for it meanwhile.
+// A cache in which each value is loaded once, however many clients ask for it meanwhile.
 
 use std::{
     collections::{HashMap, hash_map},
@@ -21,18 +21,19 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// The value; `None` when its load failed or was given up. The next to ask loads anew.
+    /// Returns the value; `None` if its load failed or was given up. The next client to ask loads
+    /// it again.
     pub async fn get(
         &self,
         key: u32,
         load: impl Future<Output = Option<u64>>,
     ) -> Result<Option<u64>, WaitError> {
-        // The first to ask loads.
+        // The first client to ask loads.
         if let Some(mut loading) = self.begin_load(key) {
             loading.value = load.await;
             return Ok(loading.value);
         }
-        // The others wait until the load has ended.
+        // Other clients wait until the load has ended.
         let entries = self.entries.clone();
         let loaded = move || match entries.lock().unwrap().get(&key) {
             Some(Entry::Loading) => None,
@@ -64,7 +65,7 @@ struct Load<'a> {
 }
 
 impl Drop for Load<'_> {
-    /// Ends the load after a panic, too, and when the client that loads has gone.
+    /// Ends the load, even after a panic or when the client that loads has gone.
     fn drop(&mut self) {
         let mut entries = self.cache.entries.lock().unwrap();
         match self.value {

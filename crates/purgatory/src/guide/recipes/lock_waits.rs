@@ -1,4 +1,5 @@
-// Transactions that wait for the lock of a row: listed with the holder, or ended with a chain.
+// Transactions that wait for the lock of a row: a dump lists them with the holder, and a deadlock's
+// chain ends one.
 
 use std::{
     collections::HashMap,
@@ -13,7 +14,7 @@ pub struct Deadlock(pub Vec<u64>);
 
 #[derive(Clone)]
 pub struct RowLocks {
-    /// One permit for each row. Rows that nobody locks are not in it.
+    /// One permit for each row. Rows that no transaction locks are not in it.
     pub rows: Permits<&'static str>,
     transactions: Arc<Mutex<Transactions>>,
 }
@@ -28,7 +29,7 @@ struct Transactions {
 pub struct RowLock {
     locks: RowLocks,
     row: &'static str,
-    /// Dropped last: the next holder finds the name of this one gone.
+    /// Dropped last: when the next holder comes, the name of this one is gone.
     _permit: Permit<&'static str>,
 }
 
@@ -46,7 +47,7 @@ impl RowLocks {
         }
     }
 
-    /// Locks a row for a transaction. This call takes the place in line, not the first poll.
+    /// Locks a row for a transaction. This call, not the first poll, takes the place in line.
     pub fn lock(
         &self,
         row: &'static str,
@@ -79,7 +80,8 @@ impl RowLocks {
         }
     }
 
-    /// Lists each row with the transaction that waits and the one that it waits for, oldest first.
+    /// Lists each wait, oldest first: the row, the transaction that waits, and the one that it
+    /// waits for.
     pub fn dump(&self) -> Vec<(&'static str, u64, Option<u64>)> {
         let oldest = self.rows.waits().snapshot(usize::MAX).oldest;
         let transactions = self.transactions.lock().unwrap();
@@ -93,10 +95,10 @@ impl RowLocks {
         dump
     }
 
-    /// Ends the wait of a transaction with the chain that it closes; its client finds the chain in
-    /// the error.
+    /// Ends the wait of a transaction that closes this chain; its client finds the chain in the
+    /// error.
     pub fn end_deadlock(&self, transaction: u64, chain: Vec<u64>) -> ReachResult {
-        // Its wait, by the name of the transaction.
+        // Find the wait of the transaction.
         let transactions = self.transactions.lock().unwrap();
         let mut waiting = transactions.waiting.iter();
         let waiter = waiting.find_map(|(id, &of)| (of == transaction).then_some(*id));
@@ -104,7 +106,7 @@ impl RowLocks {
         let Some(waiter) = waiter else {
             return ReachResult::Gone;
         };
-        // The chain is its client's error.
+        // Give its client the chain in the error.
         let chain = Reason::with("deadlock", Deadlock(chain));
         self.rows.waits().cancel(waiter, chain)
     }
@@ -126,7 +128,7 @@ impl Drop for RowLock {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // The first has the lock, and two wait.
+    // The first transaction has the lock, and two wait.
     let locks = RowLocks::new(Permits::keyed("row locks", 1)?);
     let timeout = Duration::from_secs(3);
     let held = locks.lock("row", 1, timeout).await?;
@@ -134,7 +136,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let third = locks.lock("row", 3, timeout);
     assert_eq!(locks.dump(), [("row", 2, Some(1)), ("row", 3, Some(1))]);
 
-    // The third closes a circle.
+    // The third transaction closes a circle.
     assert_eq!(
         locks.end_deadlock(3, vec![3, 1, 3]),
         ReachResult::Reached(())
@@ -144,7 +146,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     assert_eq!(reason.value::<Deadlock>().unwrap().0, [3, 1, 3]);
 
-    // The second is next, and nothing of the row stays.
+    // The second transaction is next, and afterwards nothing of the row stays.
     drop(held);
     let second = second.await?;
     assert!(locks.dump().is_empty());

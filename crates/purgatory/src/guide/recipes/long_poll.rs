@@ -16,8 +16,8 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// The number of bytes beyond these positions: at least `min_bytes`, or what there is after
-    /// `max_wait`.
+    /// Returns the number of bytes beyond these positions: at least `min_bytes`, or the number
+    /// after `max_wait`.
     pub fn fetch(
         &self,
         positions: &[u64],

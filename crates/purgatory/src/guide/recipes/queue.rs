@@ -1,4 +1,4 @@
-// A queue whose jobs go to one worker each, and back if that worker goes without doing them.
+// Jobs that go to one worker each, and return to the queue if that worker goes without doing them.
 
 use std::{
     collections::VecDeque,
@@ -15,11 +15,11 @@ pub struct Queue {
     pub permits: Permits,
 }
 
-/// A job for one worker. Dropped undone, it is returned to the front of the queue.
+/// A job for one worker. If it is dropped undone, it returns to the front of the queue.
 pub struct Job {
     jobs: Arc<Mutex<VecDeque<String>>>,
     text: Option<String>,
-    /// Returned after the job was.
+    /// Returned after the job.
     permit: Option<Permit>,
 }
 
@@ -29,7 +29,7 @@ impl Queue {
         self.permits.add(1); // one job more: for the worker that came first
     }
 
-    /// This call takes the place in line, not the first poll.
+    /// This call, not the first poll, takes the place in line.
     pub fn take(&self, max_wait: Duration) -> impl Future<Output = Result<Job, WaitError>> + use<> {
         let permit = self.permits.acquire(1, max_wait);
         let jobs = self.jobs.clone();

@@ -11,8 +11,9 @@ pub struct Replicas {
 }
 
 impl Replicas {
-    /// A leader begins its term with these replicas: its log ends here, and what the others have of
-    /// it they report. Entries of earlier terms are committed with the first one of its own.
+    /// A leader begins its term with these replicas. Its log ends at `log_end`; the others report
+    /// how much of it they have. Entries of earlier terms are committed with the first entry of its
+    /// own.
     pub fn lead(&self, term: u64, replicas: &[usize], log_end: u64) -> Result<usize, WaitError> {
         let replicas = replicas.iter().map(|&replica| (replica, 0));
         let rule = Rule::majority();
@@ -42,10 +43,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let write = replicas.committed(1, 5);
     assert_eq!(replicas.acknowledge(1, 0, 5)?, 0); // the leader has written it
     assert_eq!(replicas.acknowledge(1, 1, 3)?, 0); // 3 is committed
-    assert_eq!(replicas.acknowledge(1, 2, 6)?, 1); // 5 is
+    assert_eq!(replicas.acknowledge(1, 2, 6)?, 1); // 5 is committed
     assert_eq!(write.wait_blocking(), Ok(5));
     replicas.lead(2, &[0, 1, 2], 6)?; // the third one is elected
     assert!(replicas.acknowledge(1, 0, 7).is_err()); // late
-    assert_eq!(replicas.indices.watermark(&()), Some(5)); // it stays committed
+    assert_eq!(replicas.indices.watermark(&()), Some(5)); // 5 stays committed
     Ok(())
 }

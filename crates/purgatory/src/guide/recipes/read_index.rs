@@ -1,5 +1,5 @@
-// Linearizable reads of a Raft leader (read index, section 6.4 of its dissertation): a read sees what
-// was committed before it came, by whichever leader, though none of it is written to the log.
+// Linearizable reads of a Raft leader (read index, section 6.4 of Raft's dissertation): a read sees
+// all that any leader committed before the read came. No read is written to the log.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::SeqCst},
@@ -10,7 +10,7 @@ use purgatory::{ReplicaSets, Rule, Timeout, WaitError, Watermarks};
 
 pub type Node = usize;
 
-/// A server, and what it waits by. All are on one timer.
+/// A server and the forms that its reads wait in. All are on one timer.
 #[derive(Clone)]
 pub struct Server {
     /// The log end of each node: the watermark is the commit index.
@@ -22,10 +22,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Begins a term that this server leads. Its log ends here, and an empty entry is appended next.
+    /// Begins a term that this server leads. Its log ends at `log_end`, and it appends an empty
+    /// entry next.
     pub fn lead(&self, term: u64, nodes: &[Node], log_end: u64) -> Result<Leader, WaitError> {
         let begin = |sets: &ReplicaSets<(), Node>, start| {
-            let nodes = nodes.iter().map(|&node| (node, 0)); // they tell this leader
+            let nodes = nodes.iter().map(|&node| (node, 0)); // they report to this leader
             sets.set(&(), term, nodes, start, Rule::majority())
         };
         let round = term << 32; // above those of earlier terms
@@ -39,7 +40,7 @@ impl Server {
         })
     }
 
-    /// Another server leads this term. Reads of the last one are told so.
+    /// Another server leads this term. Reads of the last term get an error.
     pub fn follow(&self, term: u64) -> Result<(), WaitError> {
         self.logs.follow(&(), term)?;
         self.heard.follow(&(), term)?;
@@ -52,12 +53,12 @@ impl Server {
         self.logs.in_epoch(&(), term).report(&node, index)
     }
 
-    /// A node has answered a round of heartbeats in this term: then it had voted for no later one.
-    /// Its answers come in order, as one connection brings them: one that comes late takes the rounds
-    /// behind it back, and the reads that wait for these go on to the next.
+    /// A node has answered a round of heartbeats in this term, so it had not voted in a later term
+    /// by then. Its answers come in order over one connection. A late answer takes back the rounds
+    /// after its own, and reads that wait for those wait for the next round.
     pub fn answered(&self, term: u64, node: Node, round: u64) -> Result<usize, WaitError> {
         match self.heard.in_epoch(&(), term).report(&node, round) {
-            Err(WaitError::Behind { .. }) => Ok(0), // an earlier round's answer, which comes last
+            Err(WaitError::Behind { .. }) => Ok(0), // a late answer to an earlier round
             answered => answered,
         }
     }
@@ -74,15 +75,15 @@ pub struct Leader {
 }
 
 impl Leader {
-    /// Begins a round of heartbeats: they carry its number, and so do the answers. This server
-    /// answers at once. One round serves all reads that came before it.
+    /// Begins a round of heartbeats: heartbeats and answers carry its number. This server answers
+    /// at once. One round serves all reads that came before it.
     pub fn begin_round(&self, this: Node) -> Result<u64, WaitError> {
         let round = self.round.fetch_add(1, SeqCst) + 1;
         self.server.answered(self.term, this, round)?;
         Ok(round)
     }
 
-    /// Yields the index that the state machine had at least: it may be read now.
+    /// Yields an index that the state machine has reached: it may be read now.
     pub async fn read(&self, timeout: Duration) -> Result<u64, WaitError> {
         let Server {
             logs,
@@ -90,8 +91,8 @@ impl Leader {
             applied,
         } = &self.server;
         let deadline = Timeout::At(applied.waits().timer().now() + timeout);
-        // 1. The commit index. A leader knows what the last ones committed once an entry of its own
-        //    is committed.
+        // 1. The commit index. A leader knows what earlier leaders committed once an entry of its
+        //    own is committed.
         let led = logs.in_epoch(&(), self.term);
         let index = led.wait_for(self.first_index, deadline).await?;
         // 2. No later leader can have committed more before the read came: a majority answers a round
@@ -99,7 +100,7 @@ impl Leader {
         let next_round = self.round.load(SeqCst) + 1;
         let led = heard.in_epoch(&(), self.term);
         led.wait_for(next_round, deadline).await?;
-        // 3. The state machine has what was committed.
+        // 3. The state machine has applied all committed entries.
         applied.wait_for(&(), index, deadline).await
     }
 }
@@ -123,10 +124,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (read, applied) = tokio::join!(leader.read(Duration::from_secs(30)), network);
     assert_eq!((read, applied), (Ok(41), Ok(0)));
 
-    // Another server was elected meanwhile, and a majority answers that one.
+    // Another server was elected meanwhile, and a majority answers that server.
     let round = leader.begin_round(0)?;
     let network = async {
-        server.answered(7, 1, round - 1)?; // it answered before that
+        server.answered(7, 1, round - 1)?; // it answered before the election
         server.follow(8)
     };
     let (read, followed) = tokio::join!(leader.read(Duration::from_secs(30)), network);

@@ -22,14 +22,14 @@ impl Connection {
         Ok(reply.await?)
     }
 
-    /// A reply has come. One without a waiter is handed back: a late or repeated one can be
-    /// ignored; one that was never asked for says that the peer is confused.
+    /// A reply has come. A reply without a waiter is handed back: a late or repeated one can be
+    /// ignored; one that was never asked for shows that the peer is confused.
     pub fn replied(&self, number: u64, reply: String) -> Result<(), Refused<String>> {
         self.requests.deliver(number, reply)
     }
 
     /// The connection has gone: requests that wait for their reply fail, and so do later ones. Make
-    /// a new `Connection` for the next.
+    /// a new `Connection` for the next connection.
     pub fn closed(&self) -> usize {
         self.requests.close("connection closed")
     }
@@ -47,7 +47,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let why = |replied: Result<(), Refused<String>>| replied.unwrap_err().reason;
     let ask = || connection.ask(|_| Ok(()));
 
-    // Replies in any order, twice, or never asked for.
+    // Replies come in any order, twice, or without a request.
     let network = async {
         replied(2, "to the second").unwrap();
         replied(1, "to the first").unwrap();
@@ -60,7 +60,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         ("to the first".to_owned(), "to the second".to_owned())
     );
 
-    // A reply before the wait, and one that comes too late.
+    // One reply comes before the wait, another too late.
     let early = |number| replied(number, "early").map_err(io::Error::other);
     assert_eq!(connection.ask(early).await?, "early");
     let pass = async { timer.advance(Duration::from_secs(30)) };
@@ -68,7 +68,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     assert_eq!(expired.to_string(), "the time ran out");
     assert_eq!(why(replied(4, "late")), WaitError::Late);
 
-    // A connection that closes fails its own requests, and no others.
+    // A connection that closes fails its own requests and no others.
     let other = Connection {
         requests: connection.requests.another(), // with numbers of its own
     };

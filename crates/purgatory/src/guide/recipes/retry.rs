@@ -1,4 +1,4 @@
-// A request that is sent again when no answer comes: up to three times, with twice the time.
+// A request that is sent up to three times while no answer comes, each time with twice the timeout.
 
 use std::{
     sync::{Arc, OnceLock, mpsc},
@@ -29,7 +29,7 @@ impl Attempt {
         }
     }
 
-    /// Reports the answer, also one that came after the deadline; otherwise why there is none.
+    /// Reports the answer, even if it came after the deadline, or else the reason why none came.
     fn end(&self, reason: String) {
         self.report(self.answer.get().cloned().unwrap_or(reason));
     }

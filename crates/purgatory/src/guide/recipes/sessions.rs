@@ -1,4 +1,4 @@
-// Sessions of members, each gone when no heartbeat has come for 30 seconds.
+// Sessions of members: a member is gone when no heartbeat has come for 30 seconds.
 
 use std::{
     collections::HashMap,
@@ -17,8 +17,8 @@ pub struct Session {
     id: OperationId,
 }
 
-/// The number of each member's session. Its lock decides which of a join, a leave and the end of
-/// the time comes first.
+/// The number of each member's session. Its lock decides which of a join, a leave and an expiry
+/// comes first.
 #[derive(Default)]
 pub struct Members {
     current: HashMap<&'static str, u64>,
@@ -26,7 +26,7 @@ pub struct Members {
 }
 
 impl Members {
-    /// Begins a session, in place of one that the member may have.
+    /// Begins a session, which replaces any session that the member has.
     fn begin(&mut self, member: &'static str) -> u64 {
         self.joined += 1;
         self.current.insert(member, self.joined);
@@ -37,7 +37,7 @@ impl Members {
         self.current.get(member) == Some(&number)
     }
 
-    /// Ends a session. False: it has ended, or the member has a later one.
+    /// Ends a session. Returns false if it has ended or the member has a later one.
     fn end(&mut self, member: &'static str, number: u64) -> bool {
         let is_current = self.is_current(member, number);
         if is_current {
@@ -54,8 +54,8 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Begins a session, and ends one that the member may have. `None`: refused, or ended already
-    /// by another `join` of the member.
+    /// Begins a session, and ends any session that the member has. Returns `None` if the new
+    /// session was refused, or has already been ended by another `join` of the member.
     pub fn join(&self, member: &'static str) -> Option<Session> {
         // The condition first: from here on an earlier session is not the current one ...
         let number = self.members.lock().unwrap().begin(member);
@@ -90,12 +90,12 @@ impl Sessions {
         }
     }
 
-    /// False: too late, or the session has ended. The member must join anew.
+    /// Returns false if it is too late or the session has ended. The member must then join again.
     pub fn heartbeat(&self, session: &Session) -> bool {
         self.parked.reschedule(session.id, TIMEOUT)
     }
 
-    /// False: the session has ended already.
+    /// Returns false if the session has already ended.
     pub fn leave(&self, session: Session) -> bool {
         let Session { member, number, .. } = session;
         let was_current = self.members.lock().unwrap().end(member, number);

@@ -30,7 +30,8 @@ impl Drop for SignalOnDrop<'_> {
 }
 
 impl Accounts {
-    /// Makes these payments under one lock, up to one that fails. Those before it are signalled, too.
+    /// Makes these payments under one lock, up to the first that fails. The accounts paid before it
+    /// are still signalled.
     pub fn pay(&self, payments: &[(u32, u64)]) -> Result<(), &'static str> {
         let mut changed = SignalOnDrop {
             waits: &self.waits,

@@ -1,4 +1,4 @@
-// Values that one task loads for all that ask. If it fails or goes, another one takes over.
+// Values that one task loads for all tasks that ask. If it fails or goes, another task takes over.
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::sync::{Arc, Mutex};
@@ -14,14 +14,14 @@ pub struct Flights {
     pub waits: Purgatory<u32>,
 }
 
-/// The right to load. Dropped without a value, it goes to a task that waits.
+/// The right to load. If it is dropped without a value, it goes to a task that waits.
 pub struct Load {
     flights: Flights,
     key: u32,
 }
 
 impl Flights {
-    /// The value, or the right to load it.
+    /// Yields the value, or the right to load it.
     pub fn get(&self, key: u32) -> WaitFuture<Result<u64, Load>> {
         let flights = self.clone();
         let value_or_load = move || match flights.values.lock().unwrap().entry(key) {

@@ -1,10 +1,10 @@
-// A long poll over a store that is read asynchronously, and that others write to, too.
+// A long poll over a store that is read asynchronously and that other processes also write to.
 
 use std::{error::Error, io, time::Duration};
 
 use purgatory::{Purgatory, Timeout, timer_core::Timer};
 
-/// A poll that looked more often would do nothing else.
+/// The least interval: a poll that looked more often would do nothing else.
 const LOOK_EVERY_MIN: Duration = Duration::from_millis(1);
 
 pub trait Store {
@@ -13,13 +13,13 @@ pub trait Store {
 
 pub struct Logs<S> {
     pub store: S,
-    pub timer: Timer, // that of `appends`
+    pub timer: Timer, // the timer of `appends`
     pub appends: Purgatory<u32>,
     pub look_every: Duration, // for records that are written elsewhere
 }
 
 impl<S: Store> Logs<S> {
-    /// At least `min_bytes` of a partition, or what there is after `max_wait`.
+    /// Returns at least `min_bytes` of a partition, or all bytes that are there after `max_wait`.
     pub async fn fetch(
         &self,
         partition: u32,

@@ -11,7 +11,7 @@ pub struct Throttle {
 
 impl Throttle {
     /// A future that is ready when the client may pass. The client then uses its permit up, with
-    /// `forget`. Dropped instead, the permit is the next client's.
+    /// `forget`. If the client drops the permit instead, the next client gets it.
     pub fn admit(&self, max_wait: Duration) -> WaitFuture<Permit> {
         self.permits.acquire(1, max_wait)
     }
