@@ -9,8 +9,8 @@ use self::wait::WaitOperation;
 
 use crate::operation::{DelayedOperation, Outcome, opaque};
 
-/// Any operation, boxed. One purgatory of these takes several kinds, futures and blocking waits
-/// included.
+/// Any operation, boxed. A purgatory of boxed operations takes several kinds, including futures and
+/// blocking waits.
 ///
 /// ```
 /// use std::time::Duration;
@@ -36,7 +36,7 @@ pub struct BoxedOperation {
 
 enum Boxed {
     Operation(Box<dyn Erased>),
-    /// Its future shares it.
+    /// The operation of a wait, which shares its state with a future.
     Wait(WaitOperation),
 }
 
@@ -75,9 +75,8 @@ impl BoxedOperation {
             boxed: Boxed::Wait(wait),
         }
     }
-    /// Returns the operation if it is a `T`, to be used with
-    /// [`Purgatory::with`](crate::Purgatory::with) and
-    /// [`for_each`](crate::Purgatory::for_each).
+    /// Returns the operation if it is a `T`, for use with
+    /// [`Purgatory::with`](crate::Purgatory::with) and [`for_each`](crate::Purgatory::for_each).
     ///
     /// ```
     /// # use purgatory::{BoxedOperation, DelayedOperation, Outcome};
@@ -116,7 +115,7 @@ impl BoxedOperation {
     }
 }
 
-// Each call goes on to the operation; one that is left to its default would not.
+// Each method forwards to the operation; a method left to its default would not.
 #[deny(clippy::missing_trait_methods)]
 impl DelayedOperation for BoxedOperation {
     fn try_complete(&mut self) -> bool {

@@ -17,8 +17,8 @@ use crate::{
 
 /// Configures a [`Purgatory`], or another form: [`Watermarks`](crate::Watermarks),
 /// [`ReplicaSets`](crate::ReplicaSets), [`Replies`](crate::Replies),
-/// [`ReplyScope`](crate::ReplyScope), [`Permits`](crate::Permits).
-/// All have the settings of the first part; those of one form alone follow.
+/// [`ReplyScope`](crate::ReplyScope), [`Permits`](crate::Permits). All forms have the settings of
+/// the first part; settings of a single form follow.
 ///
 /// ```
 /// use std::time::Duration;
@@ -52,12 +52,13 @@ impl<F: Form> Builder<F> {
         }
     }
 
-    /// Sets another timer than the [one that the process shares](timer_core::Timer::shared). Any
-    /// number of purgatories can be on it; a slow callback of one then delays those of these alone.
+    /// Sets a timer other than the [one that the process shares](timer_core::Timer::shared). Any
+    /// number of purgatories can be on it; a slow callback of one then delays only the callbacks of
+    /// these purgatories.
     ///
     /// The timer lives as long as one of its handles or purgatories, so the program may drop its
     /// own handle. The timer's [shutdown](timer_core::Timer::shutdown) shuts its purgatories down,
-    /// with one limit for all; that of a purgatory leaves its timer as it is.
+    /// with one limit for all; the shutdown of a purgatory leaves its timer as it is.
     ///
     /// If you never advance a [`ManualTimer`](timer_core::ManualTimer), nothing expires.
     pub fn timer(mut self, timer: &Timer) -> Self {
@@ -89,17 +90,18 @@ impl<F: Form> Builder<F> {
         self
     }
 
-    /// Limits parked operations plus those whose callback is still pending. Off by default.
+    /// Limits the number of parked operations plus those whose callback is pending. Off by default.
     ///
-    /// An operation beyond the limit gets its first check. If it would have to wait, it is refused
-    /// and handed back ([`Full`](crate::WaitError::Full)).
+    /// An operation beyond the limit still gets its first check. If it would have to wait, it is
+    /// refused and handed back ([`Full`](crate::WaitError::Full)).
     ///
     /// An operation frees its place just before its callback runs, or before its future is ready.
     /// When one event ends several operations, their first callbacks may therefore find the
-    /// purgatory still full. An executor that falls behind leads to refusals, not to memory use. (Two
-    /// take a place without asking for one while their callback is queued, behind a call or for the
-    /// executor: a wait of another form, which frees its own as it ends, and an operation that ended at
-    /// once. There may be more of those than the limit.) With a limit, all threads share a counter.
+    /// purgatory still full. An executor that falls behind leads to refusals, not to memory use.
+    /// (Two kinds of operation take a place without asking while their callback is queued, behind a
+    /// call or for the executor: a wait of another form, which frees its own place as it ends, and
+    /// an operation that ended at once. These may exceed the limit.) With a limit, all threads
+    /// share a counter.
     ///
     /// ```
     /// use std::time::Duration;
@@ -120,12 +122,12 @@ impl<F: Form> Builder<F> {
         self
     }
 
-    /// Sets the number of shards, a power of two up to 256. By default 64 on a manual timer, else 64 for each
-    /// processor, at least 64 and at most 256.
+    /// Sets the number of shards, a power of two up to 256. The default is 64 on a manual timer,
+    /// otherwise 64 for each processor, at least 64 and at most 256.
     ///
     /// A key's hash chooses its shard. Each shard has a lock, so more shards reduce contention
-    /// between threads. A shard is made as it is first used, and takes about 700 bytes with keys of 8
-    /// bytes. Once one is used, each of the others takes 48.
+    /// between threads. A shard is made when it is first used, and takes about 700 bytes with keys
+    /// of 8 bytes. Once one shard is used, each unused one takes 48 bytes.
     ///
     /// ```
     /// use purgatory::Purgatory;
@@ -141,12 +143,13 @@ impl<F: Form> Builder<F> {
         self
     }
 
-    /// Builds it, on the timer that the process shares unless another was set.
+    /// Builds the form, on the timer that the process shares unless another was set.
     ///
     /// # Errors
     /// - [`BuildError::Closed`] if the timer was shut down,
     /// - [`BuildError::Forked`] if this process was forked since the timer was built,
-    /// - [`BuildError::Thread`] if a thread cannot be spawned for the shared timer, which the first form starts,
+    /// - [`BuildError::Thread`] if no thread can be spawned for the shared timer, which the first
+    ///   form starts,
     /// - [`BuildError::Shards`] if the number of [`shards`](Self::shards) is out of bounds.
     pub fn build(self) -> Result<F, BuildError> {
         F::build(self.settings, self.own)
@@ -210,39 +213,41 @@ impl<K: WatchKey, O: DelayedOperation> Builder<Purgatory<K, O>> {
         self.own.on_missed = Some(Box::new(move |core, handle| {
             let now_ns = core.frame.driver().now_ns();
             if let Some(parked) = core.parked(handle, now_ns) {
-                core.frame.call(|| hook(&parked)); // its panic keeps no key from being contained
+                core.frame.call(|| hook(&parked)); // contained, so that the keys are dropped next
                 core.drop_each(&core.frame.enter(), parked.keys);
             }
         }));
         self
     }
 
-    /// Checks everything that has been parked for an interval of `every` again, once in each
-    /// interval, so that a missed event costs at most two intervals. Off by default.
+    /// Checks each operation again once it has been parked for an interval of `every`, then once in
+    /// each interval, so that a missed event costs at most two intervals. Off by default.
     ///
-    /// A *sweep* checks each operation that has been parked for an interval once, whatever its keys,
-    /// in each shard in the order of parking. The first sweep comes an interval after something was
-    /// parked, then one comes each interval as long as anything is. So an operation is rechecked one
-    /// to two intervals after its park, then each interval. With nothing parked there are no sweeps,
-    /// and no thread wakes for one.
+    /// A *sweep* checks each operation that has been parked for an interval once, whatever its
+    /// keys, in each shard in the order of parking. The first sweep comes an interval after an
+    /// operation was parked, then one comes each interval as long as any operation is parked. So an
+    /// operation is rechecked one to two intervals after it was parked, then each interval. While
+    /// nothing is parked, there are no sweeps, and no thread wakes for one.
     ///
     /// An operation whose *recheck* comes true ends as Completed. Unless an event came meanwhile,
     /// that is a missed event, counted and reported as by
     /// [`check_at_expiry`](Self::check_at_expiry). Without `check_at_expiry` there is no hook and
     /// no last check. An event that races a sweep may count as missed.
     ///
-    /// A sweep runs on the executor, with nothing locked, at most 64 operations a job. Until it comes
-    /// to an operation, events, cancels and the deadline act on that as usual. `every` rounds up to a
-    /// tick, at least one. A late executor and the length of a sweep delay rechecks; a sweep that
-    /// takes longer than an interval is followed by one an interval after its end, so two never run
-    /// at a time. If another thread is checking an operation just then, that thread checks it once
-    /// more, and what it finds does not count as missed. A recheck that panics ends its operation as
+    /// A sweep runs on the executor, with nothing locked, at most 64 operations a job. Until it
+    /// comes to an operation, events, cancels and the deadline act on that operation as usual.
+    /// `every` is rounded up to a tick, at least one. A late executor and the length of a sweep
+    /// delay rechecks; after a sweep that takes longer than an interval, the next begins an
+    /// interval after its end, so two never run at a time. If another thread is checking an
+    /// operation when the sweep comes to it, that thread checks it once more, and a condition found
+    /// true by that check does not count as missed. A recheck that panics ends its operation as
     /// [`Panicked`](crate::CancelReason::Panicked). [`Replies`](crate::Replies) and
     /// [`next_event`](Purgatory::next_event) have no condition and so no rechecks.
     ///
-    /// Costs operations that end earlier next to nothing: each sweep looks at them. Otherwise a check
-    /// each time, a share of two locks, and 12 to 24 bytes for each operation of a shard while that
-    /// is swept (with a [`ManualTimer`](timer_core::ManualTimer), of all shards).
+    /// An operation that ends before its first recheck costs next to nothing: each sweep only looks
+    /// at it. A recheck costs a check, a share of two locks, and 12 to 24 bytes for each operation
+    /// of a shard while the shard is swept (with a [`ManualTimer`](timer_core::ManualTimer), of all
+    /// shards).
     ///
     /// ```
     /// use std::{sync::{Arc, atomic::{AtomicBool, Ordering::SeqCst}}, time::Duration};
@@ -284,11 +289,12 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// first form of a process starts its two threads, which sleep while nothing is due.
     ///
     /// Expiry callbacks of all forms on that timer run on one worker, so a slow one delays the
-    /// others: set a [timer](Builder::timer) or an [executor](Builder::executor) of its own then. A
-    /// [`shutdown`](Self::shutdown) of this purgatory leaves the timer as it is.
+    /// others: give such a form a [timer](Builder::timer) or an [executor](Builder::executor) of
+    /// its own. A [`shutdown`](Self::shutdown) of this purgatory leaves the timer as it is.
     ///
-    /// It takes 0.5 KB until it is first used. Then it has 64 [shards](Builder::shards) for each
-    /// processor: on two processors 128, for which it takes 6 KB, and 700 bytes for each that is used.
+    /// A purgatory takes 0.5 KB until it is first used. Then it has 64 [shards](Builder::shards)
+    /// for each processor: on two processors 128 shards, which take 6 KB, and 700 bytes more for
+    /// each shard that is used.
     ///
     /// # Errors
     /// [`BuildError::Thread`] if no thread can be spawned for the shared timer. The next call tries

@@ -62,9 +62,9 @@ impl<O> From<Refused<O>> for WaitError {
 /// See [`Purgatory::wait`](crate::Purgatory::wait).
 ///
 /// # In a loop
-/// Retry after [`Expired`](Self::Expired) alone, or over the next connection when one is lost. Most
-/// other errors come at once, and would come again at once, so a loop that retries after each error
-/// spins. Leave the loop instead:
+/// Retry only after [`Expired`](Self::Expired), or over the next connection when one is lost. Most
+/// other errors come at once, and would come again at once, so a loop that retries after every
+/// error spins. Leave the loop instead:
 ///
 /// ```
 /// use std::{collections::VecDeque, time::Duration};
@@ -88,14 +88,14 @@ impl<O> From<Refused<O>> for WaitError {
 /// ```
 ///
 /// # Which one
-/// Every form tells the first of these that holds as a wait comes:
+/// Every form reports the first of these that applies when a wait comes:
 ///
-/// 1. Closed: the form ([`Closed`](Self::Closed)), or the key, scope or permits.
-/// 2. An argument that no event meets: [`NoKeys`](Self::NoKeys), [`TooHeavy`](Self::TooHeavy),
-///    [`NoGroup`](Self::NoGroup), [`OtherEpoch`](Self::OtherEpoch).
+/// 1. A close: of the form ([`Closed`](Self::Closed)), or of the key, scope or permits.
+/// 2. An argument that no event can satisfy: [`NoKeys`](Self::NoKeys),
+///    [`TooHeavy`](Self::TooHeavy), [`NoGroup`](Self::NoGroup), [`OtherEpoch`](Self::OtherEpoch).
 /// 3. A key that is taken: [`AlreadyExpected`](Self::AlreadyExpected).
 /// 4. A condition that holds: no error.
-/// 5. No time to wait: [`Expired`](Self::Expired). It needs no place.
+/// 5. No time to wait: [`Expired`](Self::Expired). Such a wait needs no place.
 /// 6. No place: [`Full`](Self::Full).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -106,10 +106,10 @@ pub enum WaitError {
     Cancelled(CancelReason),
     /// The thread must not block, since the end of the wait may need it: it runs a check, a
     /// callback or a timer's task, or it runs the tasks of a tokio runtime, and the timer or the
-    /// executor is on one. Await the future there, or block in `spawn_blocking`. In a child of `fork`
-    /// every thread is refused: the timer's threads are in the parent.
+    /// executor is on a runtime. Await the future there, or block in `spawn_blocking`. In a child
+    /// of `fork` every thread is refused: the timer's threads are in the parent.
     MustNotBlock,
-    /// It has no watch key, so nothing could complete it.
+    /// The operation has no watch key, so nothing could complete it.
     NoKeys,
     /// The purgatory or its timer was shut down.
     Closed,
@@ -120,7 +120,7 @@ pub enum WaitError {
         /// The maximum number of operations.
         limit: usize,
     },
-    /// It asks for more [permits](crate::Permits) than there are.
+    /// The request asks for more [permits](crate::Permits) than there are.
     TooHeavy {
         /// The number of permits that it asks for.
         weight: u64,
@@ -129,13 +129,12 @@ pub enum WaitError {
     },
     /// Another reply is expected under this key.
     AlreadyExpected,
-    /// No reply is expected under this number. To
-    /// [`ReplyScope::reassign`](crate::ReplyScope::reassign), no request waits under it. To
-    /// [`ReplyScope::deliver`](crate::ReplyScope::deliver), the scope never handed the number out:
+    /// No reply is expected under this number. From
+    /// [`ReplyScope::reassign`](crate::ReplyScope::reassign): no request waits under it. From
+    /// [`ReplyScope::deliver`](crate::ReplyScope::deliver): the scope never handed the number out;
     /// the peer confuses connections, or does not keep to the protocol.
     NotExpected,
-    /// The reply is late: its request is over. It timed out, failed, was given up, or has had a
-    /// reply.
+    /// The reply is late: its request timed out, failed, was given up, or has had a reply.
     Late,
     /// Too many keys have a value.
     TooManyKeys {
@@ -157,12 +156,13 @@ pub enum WaitError {
     NoGroup,
     /// The member is not in the replica set.
     NoMember,
-    /// The member is in the replica set already, or comes twice.
+    /// The member is in the replica set already, or is named twice.
     IsMember,
-    /// The member lacks values that it needs to be in the replica set: it has to have reached the
-    /// watermark, and the leader's log end at which the epoch began. A leader needs the watermark.
+    /// The member lacks values that it needs to be in the replica set: it must have reached the
+    /// watermark, and the leader's log end at the beginning of the epoch. A leader must have
+    /// reached the watermark.
     Behind {
-        /// The distance from what it has to what it needs, in
+        /// The distance from the value that it has to the value that it needs, in
         /// [ranks](crate::WatermarkValue::to_rank): of integers, the difference.
         by: u64,
     },
@@ -213,7 +213,7 @@ opaque!([O] Refused<O>, reason: reason);
 impl<O> fmt::Display for Refused<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.reason {
-            // A reply parks nothing.
+            // A reply is never parked.
             WaitError::NotExpected | WaitError::Late => self.reason.fmt(f),
             reason => write!(f, "not parked: {reason}"),
         }
@@ -225,23 +225,24 @@ impl<O> Error for Refused<O> {}
 impl Error for WaitError {}
 
 impl WaitError {
-    /// Returns true when the timeout came first. A loop ends with [every other
-    /// error](Self#in-a-loop).
+    /// Returns true when the timeout came first. A loop should end at
+    /// [every other error](Self#in-a-loop).
     pub fn is_expired(&self) -> bool {
         *self == WaitError::Expired
     }
 
     /// Returns true when the purgatory, its timer, its key or the request's scope was shut down,
     /// closed or dropped: the call was refused ([`Closed`](Self::Closed),
-    /// [`KeyClosed`](Self::KeyClosed), [`ScopeClosed`](Self::ScopeClosed)), as every later one is, or
-    /// the wait was cancelled as [`Shutdown`](CancelReason::Shutdown),
-    /// [`Closed`](CancelReason::Closed) or [`Dropped`](CancelReason::Dropped). So at a `close` it is
-    /// true for those who wait and for those who come. O(1).
+    /// [`KeyClosed`](Self::KeyClosed), [`ScopeClosed`](Self::ScopeClosed)), as every later one is,
+    /// or the wait was cancelled as [`Shutdown`](CancelReason::Shutdown),
+    /// [`Closed`](CancelReason::Closed) or [`Dropped`](CancelReason::Dropped). So after a `close`
+    /// it is true for the waits that were parked and for later ones. O(1).
     ///
-    /// False for a cancel with a reason of the caller's, whatever it says.
+    /// Returns false for a cancel with a reason of the caller's, whatever the reason says.
     ///
-    /// A server sends such a client to another one, and an RPC client knows a [lost
-    /// connection](crate::guide::rpc) by the variant. At a limit, the client comes again later:
+    /// A server sends such a client to another server, and an RPC client recognises a
+    /// [lost connection](crate::guide::rpc) by the variant. At a limit, the client tries again
+    /// later:
     ///
     /// ```
     /// use std::time::Duration;
@@ -283,9 +284,9 @@ impl WaitError {
     }
 
     /// Returns true when a limit is reached ([`Full`](Self::Full),
-    /// [`TooManyKeys`](Self::TooManyKeys)). The same call may succeed later, when others have
-    /// ended, but at once it would be refused again; and more [`Permits`](crate::Permits) than
-    /// their limit are never given. O(1).
+    /// [`TooManyKeys`](Self::TooManyKeys)). The same call may succeed later, when other waits have
+    /// ended, but at once it would be refused again. For more [`Permits`](crate::Permits) than
+    /// their limit, which are never given, this returns false. O(1).
     pub fn is_busy(&self) -> bool {
         matches!(self, WaitError::Full { .. } | WaitError::TooManyKeys { .. })
     }

@@ -75,9 +75,9 @@
 //! - **End operations:** [`cancel`](Purgatory::cancel), [`complete`](Purgatory::complete); all of a
 //!   key: [`cancel_for_key`](Purgatory::cancel_for_key),
 //!   [`complete_for_key`](Purgatory::complete_for_key); all: [`cancel_all`](Purgatory::cancel_all),
-//!   [`complete_all`](Purgatory::complete_all). **Give one more time:**
+//!   [`complete_all`](Purgatory::complete_all). **Set a new deadline:**
 //!   [`reschedule`](Purgatory::reschedule).
-//! - **Look at, change or take out** what is parked: [`with`](Purgatory::with),
+//! - **Look at, change or take out** parked operations: [`with`](Purgatory::with),
 //!   [`take`](Purgatory::take), by a name of yours [`with_for_key`](Purgatory::with_for_key),
 //!   [`take_for_key`](Purgatory::take_for_key); all: [`for_each`](Purgatory::for_each).
 //! - **Keep slow callbacks off the signalling thread:** [`Builder::callbacks_on_executor`].
@@ -95,10 +95,11 @@
 //!
 //! - **One outcome.** Every accepted operation ends exactly once, through races, panics and
 //!   shutdown.
-//! - **No lost event**, also between check and registration: [the one rule](Purgatory#the-one-rule).
+//! - **No lost event**, not even between check and registration:
+//!   [the one rule](Purgatory#the-one-rule).
 //! - **Never early.** No operation expires before its deadline, in nanoseconds.
 //! - **No thread blocks** while another runs a check or callback, and neither runs under a lock of
-//!   the purgatory ([but for these](guide::your_code)).
+//!   the purgatory ([with these exceptions](guide::your_code)).
 //! - **Nothing stays.** An ended operation is out of every watch list and out of the wheel at once.
 //!   (If it expired under more than 17 keys, it leaves the lists when its callback runs.)
 //! - **Panics are contained** and counted: those of checks, callbacks and wakers. (A `Drop`, or a

@@ -42,7 +42,7 @@ use crate::{
 /// # Ok::<(), purgatory::timer_core::BuildError>(())
 /// ```
 ///
-/// (A task that may be dropped loses the job that its condition has taken, unless that is a
+/// (When a task is dropped, the job that its condition has taken is lost, unless the job is a
 /// [guard](crate::guide::recipes::queue).)
 ///
 /// # Keys
@@ -50,14 +50,14 @@ use crate::{
 /// [`update_keys`](Self::update_keys) check only the waits of the keys they name. With a waiter
 /// under each of 1000 keys `update_key` runs one check, `update` 1000.
 ///
-/// A condition that takes something, such as a job, changes the state, too: signal the key of those
-/// who wait for that. A future may be dropped with its value: make that a guard.
+/// A condition that takes something, such as a job, also changes the state: signal the key of the
+/// waits that need this change. A future may be dropped with its value: make the value a guard.
 ///
 /// # Locks
 /// All closures run under the monitor's lock: those of `update` and `read`, and the conditions of
 /// waits. **They must be short**: for long reads keep the state in an `Arc`. A closure deadlocks if
 /// it takes a lock that another thread holds while that thread calls this monitor; another monitor
-/// counts as a lock, too. Wakers run with nothing locked.
+/// also counts as a lock. Wakers run with nothing locked.
 ///
 /// # Panics
 /// Calling the same monitor inside a closure would deadlock, so it panics. A panic in a condition
@@ -70,8 +70,8 @@ pub struct Monitor<K: WatchKey, S: Send + 'static> {
 struct Shared<K: WatchKey, S> {
     purgatory: Purgatory<K>,
     state: Mutex<S>,
-    /// The number of the thread whose closure has the state locked; 0 for none. Not the model's
-    /// atomic: a thread compares it with what itself wrote.
+    /// The number of the thread whose closure has the state locked; 0 for none. Never the model's
+    /// atomic: a thread only compares it with its own number.
     inside: atomic::AtomicU64,
     /// The number of times that all keys were signalled.
     signalled_all: AtomicU64,
@@ -84,8 +84,8 @@ thread_local! {
 }
 
 impl<K: WatchKey, S> Shared<K, S> {
-    /// Returns this thread's number. Panics if its closure has the state locked, since `call` would
-    /// wait for itself.
+    /// Returns this thread's number. Panics if a closure of this thread has the state locked, since
+    /// `call` would wait for itself.
     fn must_be_outside(&self, call: &str) -> u64 {
         let thread = THREAD.with(|here| std::ptr::from_ref(here).addr() as u64);
         // Only this thread writes its own number there.
@@ -105,14 +105,15 @@ impl<K: WatchKey, S> Shared<K, S> {
         result
     }
 
-    /// Runs a closure that looks at the state, or a condition, whose panic ends its own wait.
+    /// Runs a closure that looks at the state, or a condition; a condition's panic ends its own
+    /// wait.
     fn look<R>(&self, call: &str, act: impl FnOnce(&mut S) -> R) -> R {
         let result = self.enter(call, act);
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    /// Runs a closure that changes the state. It may have changed something before it panicked, so
-    /// every key is signalled then.
+    /// Runs a closure that changes the state. If it panics, it may have changed something before,
+    /// so every key is signalled.
     fn change<R>(&self, call: &str, act: impl FnOnce(&mut S) -> R) -> R {
         let result = self.enter(call, act);
         result.unwrap_or_else(|panic| {
@@ -135,7 +136,8 @@ impl<K: WatchKey, S> Shared<K, S> {
 }
 
 impl<K: WatchKey, S> Drop for Shared<K, S> {
-    /// A clone of the purgatory may live on: conditions that have lost their state never come true.
+    /// Ends all waits: a clone of the purgatory may live on, but a condition without its state
+    /// never comes true.
     fn drop(&mut self) {
         self.purgatory.handle.table.close(CancelReason::Dropped);
     }
@@ -200,8 +202,8 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     /// Returns the purgatory of the waits, for metrics, snapshots,
     /// [`cancel_all`](Purgatory::cancel_all) or [`shutdown`](Purgatory::shutdown).
     ///
-    /// Do not signal its keys. Inside a closure that would check conditions under the monitor's
-    /// lock, where they panic.
+    /// Do not signal its keys: inside a closure, a signal would check conditions under the
+    /// monitor's lock, where they panic.
     pub fn purgatory(&self) -> &Purgatory<K> {
         &self.shared.purgatory
     }
@@ -210,7 +212,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     /// the closure's result.
     ///
     /// When this returns, each wait that the change fulfils has ended or is under check by another
-    /// thread, which ends it. Inside a check or callback they are checked behind the
+    /// thread, which ends it. Inside a check or callback, waits are checked behind the
     /// [outermost call](crate::guide::your_code). A wait is checked once, however many keys it has.
     /// O(shards + k + w) for k keys with waiters and their w watches.
     ///
@@ -330,8 +332,8 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     /// counts from here. The future works on any runtime, or none; a thread waits with
     /// [`WaitFuture::wait_blocking`]. O(keys).
     ///
-    /// The condition may take its value out of the state. That signals nothing: if others wait for
-    /// space that it leaves, in a queue for example, signal their key with
+    /// The condition may take its value out of the state. That signals nothing: if other waits need
+    /// the space that it leaves, in a queue for example, signal their key with
     /// [`update_key`](Self::update_key) once the value has arrived.
     ///
     /// # Cancel safety
@@ -361,7 +363,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
         };
         let wait = self.shared.purgatory.wait(keys, timeout, checked);
 
-        // A walk over all keys may have passed them before this wait watched them.
+        // A walk over all keys may have passed these keys before the wait watched them.
         let walked = self.shared.signalled_all.load(Ordering::Acquire) != before;
         if walked && !failpoint!(WaitTrustsEarlierWalk) {
             let table = &self.shared.purgatory.handle.table;

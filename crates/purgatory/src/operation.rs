@@ -39,14 +39,14 @@ use crate::reason::Reason;
 /// }
 /// ```
 pub trait DelayedOperation: Send + 'static {
-    /// Checks the condition: true when it holds now. The operation then ends as
+    /// Checks the condition. Returns true if it holds now; the operation then ends as
     /// [`Completed`](Outcome::Completed).
     ///
-    /// Runs on the thread that parks the operation or signals one of its keys; on the executor for
-    /// a [recheck](crate::Builder::recheck_every) or [last check](crate::Builder::check_at_expiry), or
-    /// on the thread that has the operation under check then.
-    /// It must not block: while it runs, the operation can neither expire nor be cancelled. It may
-    /// run any number of times, but not again once it has returned true. It may call the purgatory;
+    /// Runs on the thread that parks the operation or signals one of its keys. A
+    /// [recheck](crate::Builder::recheck_every) or [last check](crate::Builder::check_at_expiry)
+    /// runs on the executor, or on the thread that has the operation under check then. It must not
+    /// block: while it runs, the operation can neither expire nor be cancelled. It may run any
+    /// number of times, but not again once it has returned true. It may call the purgatory;
     /// callbacks of operations that it ends run behind the
     /// [outermost call](crate::guide::your_code).
     ///
@@ -59,14 +59,15 @@ pub trait DelayedOperation: Send + 'static {
     /// ([`check_and_complete_with`](crate::Purgatory::check_and_complete_with)). By default this is
     /// [`try_complete`](Self::try_complete).
     ///
-    /// The argument saves a look at the state: it says what has changed, so that an operation that
-    /// it does not concern returns false at once. It does not replace the state. Events may be
-    /// merged, and then `try_complete` runs instead, once for several: for events that came while
-    /// the operation was under check or was being parked, and for events inside a check or
-    /// callback. What this keeps of an argument, `try_complete` must be able to find as well.
+    /// The argument saves a look at the state: it says what has changed, so an operation that the
+    /// change does not concern returns false at once. It does not replace the state. Events may be
+    /// merged: `try_complete` then runs instead, once for several events. This is so for events
+    /// that come while the operation is under check or is being parked, and for events inside a
+    /// check or callback. Whatever this method keeps of an argument, `try_complete` must be able to
+    /// find as well.
     ///
-    /// The same rules hold as for `try_complete`. `event` is of the type that the caller gave; one
-    /// of another type is best left to `try_complete`.
+    /// The same rules hold as for `try_complete`. `event` has the type that the signalling caller
+    /// gave; leave an event of another type to `try_complete`.
     ///
     /// ```
     /// use std::{any::Any, sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}}};
@@ -100,10 +101,10 @@ pub trait DelayedOperation: Send + 'static {
         self.try_complete()
     }
 
-    /// Learns that the operation expires, just before [`on_complete`](Self::on_complete) is called
-    /// with [`Outcome::Expired`], on the same thread. `late` reads the timer's clock and returns
-    /// the time since the deadline, which was rounded up to a tick; zero if the time was up as it was
-    /// parked. Does nothing by default.
+    /// Tells the operation that it expires, just before [`on_complete`](Self::on_complete) is
+    /// called with [`Outcome::Expired`], on the same thread. `late` reads the timer's clock and
+    /// returns the time since the deadline, which was rounded up to a tick; zero if the time was
+    /// already up when the operation was parked. Does nothing by default.
     ///
     /// An expiry that is late by far more than its executor's delay indicates a
     /// [pause of the process](crate::guide::time#a-pause-of-the-process).
@@ -133,7 +134,7 @@ pub trait DelayedOperation: Send + 'static {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Its check came true, what it waited for came, or a call completed it.
+    /// Its check came true, its value, reply or permits came, or a call completed it.
     Completed,
     /// Its timeout came first.
     Expired,
@@ -141,7 +142,7 @@ pub enum Outcome {
     Cancelled(CancelReason),
 }
 
-/// The end of an operation whose future is dropped.
+/// The outcome of an operation whose future is dropped.
 pub(crate) static FUTURE_DROPPED: Outcome = Outcome::Cancelled(CancelReason::FutureDropped);
 
 /// The reason why an operation was cancelled.
@@ -161,12 +162,12 @@ pub enum CancelReason {
     Panicked,
     /// The subject of the wait was closed, with this reason: the [key](crate::Watermarks::close) of
     /// a value, the [scope](crate::ReplyScope::close) of a request, or the
-    /// [permits](crate::Permits::close). What comes later is refused, or ends at once likewise.
+    /// [permits](crate::Permits::close). Later waits are refused, or end at once in the same way.
     Closed(Reason),
-    /// The epoch that it belonged to is over. See
+    /// The epoch of the wait is over. See
     /// [`Watermarks::begin_epoch`](crate::Watermarks::begin_epoch).
     EpochOver {
-        /// The epoch that it belonged to.
+        /// The epoch that the wait belonged to.
         epoch: u64,
         /// The epoch that has begun.
         present: u64,
@@ -236,12 +237,12 @@ impl fmt::Display for CancelReason {
     }
 }
 
-/// Names a parked operation, to cancel, complete or reschedule it. The call that parks an operation
-/// returns it, and `None` for one that has ended.
+/// The id of a parked operation, to cancel, complete or reschedule it. The call that parks an
+/// operation returns its id, or `None` if the operation has ended.
 ///
 /// Ids are never reused. Another purgatory treats the id as that of an operation that is gone. A
-/// process that makes 2³² purgatories or forms of other types numbers them anew: an id that it has
-/// kept for so long may name an operation of another one then.
+/// process numbers its purgatories and other forms, and starts again after 2³² of them: an id that
+/// was kept for that long may name an operation of another form.
 ///
 /// ```
 /// use purgatory::{Purgatory, Timeout, when};
@@ -257,16 +258,16 @@ impl fmt::Display for CancelReason {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OperationId {
-    // Whole words, since an id is moved in whole words as soon as it is made: a word that was written
-    // in parts is waited for.
+    // The fields are whole words: an id is moved in whole words as soon as it is made, and the
+    // processor would wait for a word that was written in parts.
     /// The handle's shard in 8 bits, and its sequence in 56.
     upper: u64,
-    /// One above the handle's index, and the number of its purgatory, in 32 bits each.
+    /// The handle's index plus one, and the number of its purgatory, in 32 bits each.
     lower: u64,
 }
 
 impl OperationId {
-    /// Makes the id of the operation that has this handle in the purgatory of this number.
+    /// Makes the id of the operation that has this handle in the purgatory with this number.
     #[inline]
     pub(crate) fn new(handle: TimerHandle, purgatory: u32) -> OperationId {
         let bits = handle.to_bits();
@@ -306,7 +307,7 @@ impl serde::Serialize for OperationId {
     }
 }
 
-/// An operation that comes to be parked, or the parts of one that is made only if it has to wait.
+/// An operation that is about to be parked, or the parts from which one is made if it has to wait.
 pub(crate) trait ToPark<O> {
     /// Checks the condition for the first time, as [`DelayedOperation::try_complete`] does.
     fn check(&mut self) -> bool;
@@ -339,8 +340,8 @@ impl<O: DelayedOperation> ToPark<O> for O {
 
 /// The longest time that an operation waits, counted from the call.
 ///
-/// A call that takes one also takes a [`Duration`], a [`Moment`], or an optional duration, such as a
-/// setting that may be off:
+/// A call that takes a timeout also accepts a [`Duration`], a [`Moment`], or an optional duration,
+/// such as a setting that may be off:
 ///
 /// ```
 /// use std::time::Duration;
@@ -353,12 +354,12 @@ impl<O: DelayedOperation> ToPark<O> for O {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Timeout {
-    /// Expires after this duration, rounded up to a tick of the timer. Zero: one check, then it
-    /// expires.
+    /// Expires after this duration, rounded up to a tick of the timer. With zero, the operation is
+    /// checked once, then expires.
     After(Duration),
-    /// Expires at this moment of the timer's clock (`timer.now() + limit`), rounded up to a tick. A
-    /// moment in the past: one check, then it expires. Each timer counts from a moment of its own, so
-    /// one of another timer's clock means another time here.
+    /// Expires at this moment of the timer's clock (`timer.now() + limit`), rounded up to a tick.
+    /// With a moment in the past, the operation is checked once, then expires. Each timer counts
+    /// from a moment of its own, so a moment of another timer's clock means another time here.
     At(Moment),
     /// Never expires.
     Never,
@@ -425,21 +426,21 @@ impl From<Option<Duration>> for Timeout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReachResult<T = ()> {
-    /// It was parked, and this call reached it. It holds the operation taken, or the result of the
-    /// closure. After a cancel or a completion its callback has run, or is about to.
+    /// The operation was parked, and this call reached it. The value is the operation taken, or the
+    /// result of the closure. After a cancel or a completion, the callback has run or is about to.
     Reached(T),
-    /// Another thread is checking it, or a job of its last check has it.
+    /// Another thread is checking the operation, or a job holds it for its last check.
     ///
     /// A cancel or a completion is noted: that thread ends the operation, as Completed if the check
-    /// comes true, otherwise by the request that was noted first. Other calls leave it alone, and it
-    /// may go on waiting.
+    /// comes true, otherwise by the request that was noted first. Other calls leave the operation
+    /// alone, and it may go on waiting.
     UnderCheck,
-    /// It had ended before, or is another purgatory's.
+    /// The operation had ended before, or belongs to another purgatory.
     Gone,
 }
 
 impl<T> ReachResult<T> {
-    /// Converts the value of one that was reached.
+    /// Converts the value, if the operation was reached.
     pub(crate) fn map<U>(self, convert: impl FnOnce(T) -> U) -> ReachResult<U> {
         match self {
             ReachResult::Reached(value) => ReachResult::Reached(convert(value)),

@@ -1,5 +1,5 @@
 //! Origins: a future's view of the place that its answer comes from. The future holds nothing but
-//! its origin and the name of its operation ([`PendingAnswer`]).
+//! its origin and the id of its operation ([`PendingAnswer`]).
 
 use std::{
     mem,
@@ -14,7 +14,7 @@ use crate::{
     operation::{CancelReason, FUTURE_DROPPED, OperationId, Outcome, Timeout},
 };
 
-/// Why a poll panics.
+/// The message of a poll that panics.
 pub(crate) const OVER: &str = "a wait was polled after it was over";
 
 /// How far a future is with its answer. As wide as a word, since a future is moved in whole words.
@@ -30,13 +30,14 @@ enum Progress {
 
 /// The answer that a future waits for, as its origin sees it.
 pub(crate) struct Pending {
-    /// The name of the operation.
+    /// The id of the operation.
     pub(crate) id: OperationId,
     progress: Progress,
 }
 
 impl Pending {
-    /// The answer is taken. A task of tokio pays for it (feature `tokio`).
+    /// Records that the answer is taken. A tokio task pays for it from its budget (feature
+    /// `tokio`).
     #[inline]
     pub(crate) fn finish(&mut self) {
         self.progress = Progress::Over;
@@ -44,28 +45,29 @@ impl Pending {
     }
 }
 
-/// The place that a future's answer comes from, whatever the keys and operations there. It does not
-/// keep the purgatory open.
+/// The place that a future's answer comes from, without the types of its keys and operations. It
+/// does not keep the purgatory open.
 pub(crate) trait AnswerOrigin<T>: Send + Sync {
-    /// Polls for a task that has not polled last: leaves a clone of its waker, or takes the answer,
-    /// which finishes it. What it returns is what the future returns: looked at on the way, it would
-    /// be copied.
+    /// Polls for a task whose waker is not here yet: leaves a clone of the waker, or takes the
+    /// answer and finishes `pending`. The future returns this result unseen: a look at it on the
+    /// way would copy it.
     fn poll_first(&self, pending: &mut Pending, waker: &Waker) -> Poll<Result<T, WaitError>>;
     /// Polls again: keeps the waker of the last poll if this one wakes the same task. Otherwise it
-    /// is as the first.
+    /// polls as for the first time.
     fn poll_later(&self, pending: &mut Pending, waker: &Waker) -> Poll<Result<T, WaitError>> {
         self.poll_first(pending, waker)
     }
-    /// Returns true if the answer lies in the origin, which then is the future's alone once it has
-    /// that.
+    /// Returns true if the answer is kept in the origin itself, which only the future owns once the
+    /// answer is there.
     fn keeps_answer(&self) -> bool {
         false
     }
-    /// Takes the answer out of an origin that keeps it and is the future's alone, without a lock.
+    /// Takes the answer, without a lock, out of an origin that keeps it and that only the future
+    /// owns.
     fn into_answer(self: Arc<Self>) -> Result<T, WaitError> {
         Err(PANICKED)
     }
-    /// Ends the operation of a future that is done with it, or drops its answer.
+    /// Ends the operation of a future that no longer waits, or drops its answer.
     fn abandon(&self, handle: TimerHandle, outcome: &Outcome);
     /// Reschedules the operation.
     fn reschedule(&self, handle: TimerHandle, timeout: Timeout) -> bool;
@@ -74,10 +76,10 @@ pub(crate) trait AnswerOrigin<T>: Send + Sync {
     fn must_not_block(&self) -> bool;
 }
 
-/// The answer of an operation that went without one.
+/// The answer of an operation that is gone and left none.
 pub(crate) const PANICKED: WaitError = WaitError::Cancelled(CancelReason::Panicked);
 
-/// The answer that a future waits for. Dropped untaken, it ends the wait.
+/// The answer that a future waits for. Dropping it before the answer is taken ends the wait.
 pub(crate) struct PendingAnswer<T> {
     /// `None` once a poll has taken the answer with its origin.
     origin: Option<Arc<dyn AnswerOrigin<T>>>,
@@ -109,7 +111,7 @@ impl<T> PendingAnswer<T> {
             Progress::Over => panic!("{OVER}"),
         };
         self.pending.progress = Progress::Polled;
-        // To read the count is cheap. Once it is 1, nobody else can clone the origin.
+        // Reading the count is cheap. Once it is 1, no other thread can clone the origin.
         if !is_first && Arc::strong_count(origin) == 1 && origin.keeps_answer() {
             let alone = self.origin.take().expect(OVER);
             self.pending.finish();
@@ -122,7 +124,7 @@ impl<T> PendingAnswer<T> {
         }
     }
 
-    /// Returns the name of the operation.
+    /// Returns the id of the operation.
     pub(crate) fn id(&self) -> OperationId {
         self.pending.id
     }
@@ -135,7 +137,7 @@ impl<T> PendingAnswer<T> {
         }
     }
 
-    /// Ends the operation, or drops its answer, unless a poll has taken that. The last call for it.
+    /// Ends the operation, or drops its answer unless a poll has taken it. This is the last call.
     pub(crate) fn abandon(&mut self, outcome: &Outcome) {
         let before = mem::replace(&mut self.pending.progress, Progress::Over);
         let is_over = before == Progress::Over;
@@ -165,7 +167,7 @@ mod tests {
     use super::*;
 
     impl<T> PendingAnswer<T> {
-        /// Returns the origin, so that the future is not alone with it.
+        /// Returns the origin, so that the future is not its only owner.
         pub(crate) fn origin(&self) -> Arc<dyn AnswerOrigin<T>> {
             self.origin.clone().expect(OVER)
         }

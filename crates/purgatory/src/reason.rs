@@ -1,4 +1,4 @@
-//! Why a call cancelled an operation: a text, and optionally a value of the program's.
+//! The reason why a call cancelled an operation: a text and, optionally, a value of any type.
 
 use std::{
     any::{Any, type_name},
@@ -10,8 +10,8 @@ use std::{
 /// The reason that a call gives for a cancel: a text, and optionally a value of any type, such as a
 /// protocol's error code. It is in [`CancelReason::Requested`](crate::CancelReason::Requested).
 ///
-/// Every cancel takes a `&'static str` or a `String` for it. With a value,
-/// [`with`](Self::with) makes one. Clones share text and value.
+/// Every cancel also takes a `&'static str` or a `String` as its reason. [`with`](Self::with) makes
+/// a reason with a value. Clones share text and value.
 ///
 /// Two reasons are equal if their texts are equal and they share their value or have none: values
 /// are not compared. `Display` writes the text; `Debug` adds the type of the value.
@@ -45,13 +45,13 @@ enum Parts {
     Made(Arc<Made>),
 }
 
-/// A text that was made as the program runs, or has a value.
+/// A text that was made at run time, or that has a value.
 struct Made {
     text: Cow<'static, str>,
     typed: Option<Typed>,
 }
 
-/// A value of the program's.
+/// A value, with the name of its type.
 struct Typed {
     type_name: &'static str,
     value: Box<dyn Any + Send + Sync>,

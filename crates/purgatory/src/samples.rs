@@ -4,7 +4,7 @@ use timer_core::driver::Sample;
 
 use crate::stats::{Stats, Times};
 
-/// Counters and histograms, which stay when their source is gone.
+/// Returns the counters and histograms, which stay when their source is gone.
 pub(crate) fn totals(stats: &Stats, of: Times) -> Vec<Sample> {
     let mut samples = Vec::new();
     add_counters(&mut samples, stats);
@@ -13,7 +13,7 @@ pub(crate) fn totals(stats: &Stats, of: Times) -> Vec<Sample> {
     samples
 }
 
-/// Adds the histograms. How long operations waited that expired or were cancelled is a detail.
+/// Adds the histograms. Those of operations that expired or were cancelled are details.
 fn add_times(samples: &mut Vec<Sample>, times: Times) {
     let waits = |outcome, waited| {
         let help = "How long operations were parked, by outcome.";
@@ -34,8 +34,8 @@ fn add_times(samples: &mut Vec<Sample>, times: Times) {
     ));
 }
 
-/// The gauges of the present. Those of several sources of one name add up, and so does the bound on
-/// what is parked.
+/// Returns the gauges of the present. Gauges of several sources of one name add up, and so do their
+/// bounds on parked operations.
 pub(crate) fn present(stats: &Stats, key_count: usize, max_parked: Option<u64>) -> Vec<Sample> {
     let counts = [
         (
@@ -70,7 +70,7 @@ pub(crate) fn present(stats: &Stats, key_count: usize, max_parked: Option<u64>) 
     samples
 }
 
-/// The gauge of the oldest operation's age.
+/// Returns the gauge of the oldest operation's age.
 pub(crate) fn oldest_age(age_ns: u64) -> Sample {
     Sample::largest(
         "purgatory_oldest_age_seconds",
@@ -79,7 +79,7 @@ pub(crate) fn oldest_age(age_ns: u64) -> Sample {
     )
 }
 
-/// The gauge of the longest check.
+/// Returns the gauge of the longest check.
 pub(crate) fn longest_check(age_ns: u64) -> Sample {
     Sample::largest(
         "purgatory_longest_check_seconds",
@@ -89,7 +89,7 @@ pub(crate) fn longest_check(age_ns: u64) -> Sample {
     )
 }
 
-/// The gauges of labels.
+/// Returns the gauges of labels.
 pub(crate) fn by_label(labels: &[(&'static str, usize)]) -> Vec<Sample> {
     let mut samples = Vec::new();
     for &(label, count) in labels {
@@ -103,7 +103,7 @@ pub(crate) fn by_label(labels: &[(&'static str, usize)]) -> Vec<Sample> {
     samples
 }
 
-/// The gauges of [`Permits`](crate::Permits).
+/// Returns the gauges of [`Permits`](crate::Permits).
 pub(crate) fn permits(limit: u64, taken: f64) -> Vec<Sample> {
     let limit_help = "Permits that are free or taken, of each key if there are keys.";
     let taken_help = "Permits that are taken now, leases included, of all keys together.";
@@ -113,7 +113,7 @@ pub(crate) fn permits(limit: u64, taken: f64) -> Vec<Sample> {
     ]
 }
 
-/// The gauges of [`ReplicaSets`](crate::ReplicaSets).
+/// Returns the gauges of [`ReplicaSets`](crate::ReplicaSets).
 pub(crate) fn groups(led: u64, below: u64) -> Vec<Sample> {
     let led_help = "Groups that have a set here: those that this process leads.";
     let below_help = "Groups whose sets have too few members now to acknowledge anything.";
@@ -190,7 +190,7 @@ fn add_endings(samples: &mut Vec<Sample>, stats: &Stats) {
         ("dropped", stats.cancelled_by_drop),
         ("panicked", stats.cancelled_by_panic),
     ];
-    // The others were cancelled on request.
+    // All other cancels count as requested.
     let by_itself: u64 = reasons.iter().map(|&(_, count)| count).sum();
     reasons.push(("requested", stats.cancelled - by_itself));
     add(

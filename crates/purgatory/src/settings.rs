@@ -14,7 +14,7 @@ pub struct Settings {
     pub(crate) executor: Option<Arc<dyn Executor>>,
     /// `None`: as many as the form takes by default.
     pub(crate) shards: Option<usize>,
-    /// The bound on what waits.
+    /// The bound on parked operations.
     pub(crate) max_parked: Option<Limit>,
 }
 
@@ -41,12 +41,12 @@ impl Settings {
     }
 }
 
-/// A form, as its [`Builder`](crate::Builder) builds it. Only this crate has forms.
+/// A form, as its [`Builder`](crate::Builder) builds it. Only this crate implements forms.
 pub trait Form: Sized {
     /// The settings that this form alone has.
     type Own;
 
-    /// Builds it.
+    /// Builds the form.
     #[doc(hidden)]
     fn build(settings: Settings, own: Self::Own) -> Result<Self, BuildError>;
 }

@@ -30,12 +30,14 @@ pub struct Stats {
     pub cancelled: u64,
     /// Parked operations that were [taken](crate::Purgatory::take) out.
     pub taken: u64,
-    /// Cancelled operations whose future was dropped: their clients have gone. Also those of a
-    /// [`wait_for_each`](crate::Watermarks::wait_for_each) that another one of it has ended.
+    /// Cancelled operations whose future was dropped: their clients have gone. Includes those parts
+    /// of a [`wait_for_each`](crate::Watermarks::wait_for_each) that the end of another part has
+    /// ended.
     pub cancelled_by_future_drop: u64,
     /// Cancelled operations that a shutdown ended.
     pub cancelled_by_shutdown: u64,
-    /// Cancelled operations that ended when the last handle, or that of their scope, was dropped.
+    /// Cancelled operations that ended when the last handle of the form or of their scope was
+    /// dropped.
     pub cancelled_by_drop: u64,
     /// Cancelled operations whose check panicked.
     pub cancelled_by_panic: u64,
@@ -52,21 +54,22 @@ pub struct Stats {
     /// [recheck](crate::Builder::recheck_every) or a
     /// [last check](crate::Builder::check_at_expiry).
     pub missed_events: u64,
-    /// Events: keys signalled, watermarks advanced and epochs begun, including those of keys without
-    /// waiters, and advances to less than the value, but no report that leaves a group's as it is.
+    /// Events: keys signalled, watermarks advanced and epochs begun. Keys without waiters and
+    /// advances to less than the value count; a report that leaves its group's watermark as it is
+    /// does not.
     pub events: u64,
     /// Operations handed back because they had no key.
     ///
-    /// Of refusals only the four kinds here are counted, and none of a call itself:
-    /// [`AlreadyExpected`](WaitError::AlreadyExpected),
-    /// [`ScopeClosed`](WaitError::ScopeClosed), and a key that is in another epoch or closed.
+    /// Only the four kinds of refusal here are counted. Refusals of a call itself are not:
+    /// [`AlreadyExpected`](WaitError::AlreadyExpected), [`ScopeClosed`](WaitError::ScopeClosed),
+    /// and those for a key that is in another epoch or closed.
     pub refused_no_keys: u64,
     /// Operations handed back after shutdown, and requests for permits that were closed.
     pub refused_closed: u64,
     /// Operations handed back because too many were parked.
     pub refused_full: u64,
-    /// Requests for more [permits](crate::Permits) than there are as they come. One in line that a
-    /// lowered limit refuses counts as cancelled.
+    /// Requests for more [permits](crate::Permits) than there are at that time. A request in line
+    /// that a lowered limit refuses counts as cancelled.
     pub refused_too_heavy: u64,
     /// Callbacks and last checks that were handed to the executor and have not begun; a sweep of
     /// [rechecks](crate::Builder::recheck_every) counts as one.
@@ -84,7 +87,7 @@ impl Stats {
             WaitError::Closed => &mut self.refused_closed,
             WaitError::Full { .. } => &mut self.refused_full,
             WaitError::TooHeavy { .. } => &mut self.refused_too_heavy,
-            // Waits that were refused before they became an operation.
+            // Waits refused before they became operations.
             _ => return,
         };
         *count += 1;
@@ -139,17 +142,18 @@ pub struct Snapshot<K> {
     /// The number of keys that have waiters.
     pub key_count: usize,
     /// The keys with the most waiters, most first, each with the number of its watches as
-    /// [`Purgatory::waiters`](crate::Purgatory::waiters) counts them. None of
+    /// [`Purgatory::waiters`](crate::Purgatory::waiters) counts them. Empty for
     /// [`Replies`](crate::Replies), whose keys have one waiter each.
     pub busiest: Vec<(K, usize)>,
     /// The number of operations parked with each [label](crate::Watches::labelled), most first.
     pub labels: Vec<(&'static str, usize)>,
-    /// The operations that have been parked for longest, longest first; those of one age in no
-    /// order. So of [`Permits`](crate::Permits) this is not the line: the last to come may be listed
-    /// before the first.
+    /// The operations that have been parked for longest, longest first; those of the same age in no
+    /// order. So for [`Permits`](crate::Permits) this is not the line: the last request may be
+    /// listed before the first.
     pub oldest: Vec<Parked<K>>,
     /// The operations under check, longest known check first. A check that never returns shows up
-    /// here, and its operation cannot expire. So does a last check that waits for the executor.
+    /// here, and its operation cannot expire. A last check that waits for the executor shows up as
+    /// well.
     pub under_check: Vec<Parked<K>>,
     /// The times that operations waited, since the first snapshot, `publish` or
     /// [`times`](crate::Purgatory::times).
@@ -174,8 +178,8 @@ pub struct Parked<K> {
     /// expires.
     #[cfg_attr(feature = "serde", serde(serialize_with = "as_seconds_or_none"))]
     pub expires_in: Option<Duration>,
-    /// The least time that its check has been running: the time since the first snapshot that found
-    /// this check. `None` when it is not under check.
+    /// A lower bound on how long its check has been running: the time since the first snapshot that
+    /// found this check. `None` when it is not under check.
     #[cfg_attr(feature = "serde", serde(serialize_with = "as_seconds_or_none"))]
     pub under_check: Option<Duration>,
 }
@@ -228,7 +232,7 @@ impl<K: fmt::Debug> fmt::Display for Parked<K> {
             None => f.write_str(", never expires")?,
         }
         match self.under_check {
-            // The first snapshot that finds a check does not know since when.
+            // The first snapshot that finds a check does not know when it began.
             Some(Duration::ZERO) => f.write_str(", under check")?,
             Some(known) => write!(f, ", under check for {known:?} at least")?,
             None => {}
@@ -259,8 +263,8 @@ pub(crate) struct Counts {
     pub(crate) checks: u64,
 }
 
-/// The counts that one shard keeps of operations that ended, but did not complete, and the times of
-/// all that ended.
+/// The counts that one shard keeps of operations that expired or were cancelled, and the times of
+/// all operations that ended.
 #[derive(Debug, Default)]
 pub(crate) struct OtherEnds {
     expired: u64,
@@ -293,8 +297,8 @@ impl OtherEnds {
         stats.cancelled_by_panic += self.cancelled_by_panic;
     }
 
-    /// Counts the end of an operation, and how long it waited, if that is timed. One that completed is
-    /// counted in `counts`.
+    /// Counts the end of an operation, and how long it waited, if that is timed. An operation that
+    /// completed is counted in `counts`.
     #[inline(never)]
     pub(crate) fn ended(&mut self, counts: &mut Counts, outcome: &Outcome, waited_ns: Option<u64>) {
         match outcome {
@@ -307,7 +311,7 @@ impl OtherEnds {
         }
     }
 
-    /// Records how late an operation has expired whose end was timed.
+    /// Records how late an operation expired, if its end was timed.
     pub(crate) fn expired_late(&mut self, late_ns: u64) {
         if let Some(times) = &mut self.times {
             times.lateness.record(late_ns);
@@ -335,7 +339,7 @@ impl OtherEnds {
 }
 
 impl Times {
-    /// Records how long an operation waited that has ended.
+    /// Records how long an ended operation had waited.
     #[inline]
     pub(crate) fn ended(&mut self, outcome: &Outcome, waited_ns: u64) {
         let times = match outcome {
@@ -346,7 +350,7 @@ impl Times {
         times.record(waited_ns);
     }
 
-    /// Adds the times that another has recorded.
+    /// Adds the times that `other` has recorded.
     pub(crate) fn add(&mut self, other: &Times) {
         self.completed.add(&other.completed);
         self.expired.add(&other.expired);

@@ -1,4 +1,4 @@
-//! [`Waits`], the waits of a form, whatever the form.
+//! [`Waits`]: the waits of any form.
 
 use std::{any::Any, sync::Arc, time::Duration};
 
@@ -13,9 +13,9 @@ use crate::{
 
 /// The waits of a form ([`Watermarks`](crate::Watermarks), [`ReplicaSets`](crate::ReplicaSets),
 /// [`Replies`](crate::Replies), [`ReplyScope`](crate::ReplyScope), [`Permits`](crate::Permits)):
-/// counts, metrics and snapshots of them; cancels, new deadlines, and the shutdown.
+/// their counts, metrics and snapshots, their cancels and new deadlines, and the form's shutdown.
 ///
-/// This is a handle, as those of its form: it keeps the form open.
+/// This is a handle, like the form's own handles: it keeps the form open.
 ///
 /// ```
 /// use std::time::Duration;
@@ -54,9 +54,10 @@ impl<K> Waits<K> {
         self.form.name()
     }
 
-    /// Returns the timer that the form is on, to schedule and sleep beside it on one clock. It is the
-    /// one that the form was built on, or shared ([`Timer::shared`]), while that has a handle. Keep it:
-    /// tasks that are scheduled by a last handle are dropped with it. O(1), a lock.
+    /// Returns the timer that the form is on, to schedule and sleep beside it on one clock. As long
+    /// as the timer that the form was built on, or the shared one ([`Timer::shared`]), has a
+    /// handle, this is another handle of that timer. Keep it: tasks scheduled through a last handle
+    /// are dropped with that handle. O(1), a lock.
     ///
     /// ```
     /// use std::time::Duration;
@@ -84,10 +85,10 @@ impl<K> Waits<K> {
         self.len() == 0
     }
 
-    /// Returns true once a shutdown of the form or its timer has begun: every wait is refused then, but
-    /// for one that comes just as it begins, which is cancelled.
-    /// (A key, a scope or permits that were [closed](crate::CancelReason::Closed) say so
-    /// themselves.) O(1), without a lock.
+    /// Returns true once a shutdown of the form or its timer has begun. Every wait is refused then,
+    /// except one that comes just as the shutdown begins, which is cancelled. (This does not cover
+    /// keys, scopes and permits that were [closed](crate::CancelReason::Closed).) O(1), without a
+    /// lock.
     ///
     /// ```
     /// use std::time::Duration;
@@ -104,9 +105,9 @@ impl<K> Waits<K> {
         self.form.is_closed()
     }
 
-    /// Returns the number of keys that have waiters, not of those that only have a value or permits
-    /// out. Exact when idle. O(shards); of `Watermarks`, `ReplicaSets` and keyed `Permits` O(keys),
-    /// with those that have no waiters.
+    /// Returns the number of keys that have waiters. Keys that only have a value or permits out do
+    /// not count. Exact when idle. O(shards); for `Watermarks`, `ReplicaSets` and keyed `Permits`
+    /// O(keys), including keys without waiters.
     pub fn keys(&self) -> usize {
         self.form.key_count()
     }
@@ -129,8 +130,8 @@ impl<K> Waits<K> {
         self.form.stats()
     }
 
-    /// Returns how long waits waited. The first call of this, [`snapshot`](Self::snapshot) or
-    /// `publish` begins to time: from then on each end reads the clock. O(shards).
+    /// Returns how long waits lasted. Timing begins with the first call of this,
+    /// [`snapshot`](Self::snapshot) or `publish`: from then on each end reads the clock. O(shards).
     pub fn times(&self) -> Times {
         self.form.times()
     }
@@ -153,9 +154,10 @@ impl<K> Waits<K> {
         self.form.publishes().publish(false);
     }
 
-    /// Publishes, and has every later [`publish`](Self::publish) of this form and its timer do so
-    /// in detail: also how long waits waited that expired or were cancelled, as
-    /// [`Purgatory::publish_in_detail`](crate::Purgatory::publish_in_detail) does. Cost as `publish`.
+    /// Publishes in detail, and makes every later [`publish`](Self::publish) of this form and its
+    /// timer do the same: also how long waits lasted that expired or were cancelled, as
+    /// [`Purgatory::publish_in_detail`](crate::Purgatory::publish_in_detail) does. Costs as much as
+    /// `publish`.
     ///
     /// ```
     /// use purgatory::Watermarks;
@@ -186,17 +188,18 @@ impl<K> Waits<K> {
         self.form.clone().end_all(&cancelled)
     }
 
-    /// Reschedules a wait: a new timeout, counted from now; false if it has ended. O(levels of the
+    /// Gives a wait a new timeout, counted from now. Returns false if it has ended. O(levels of the
     /// wheel).
     pub fn reschedule(&self, id: OperationId, timeout: impl Into<Timeout>) -> bool {
         self.form.reschedule(id, timeout.into())
     }
 
-    /// Cancels all waits ([`Shutdown`](CancelReason::Shutdown)), refuses later ones, also those that
-    /// would end at once, and waits until their tasks are woken, for at most `limit`. Returns how
-    /// many waits it did not wait for, zero if none; those that had expired before are not among
-    /// them. Leases of [`Permits`](crate::Permits) end likewise, and are not counted. The timer goes
-    /// on. Blocks as [`Purgatory::shutdown`](crate::Purgatory::shutdown) does.
+    /// Cancels all waits ([`Shutdown`](CancelReason::Shutdown)), refuses later ones, even those
+    /// that would end at once, and waits until the tasks of the cancelled ones are woken, for at
+    /// most `limit`. Returns how many waits it did not wait for, zero if none; waits that had
+    /// expired before do not count. Leases of [`Permits`](crate::Permits) end as well, and are not
+    /// counted. The timer keeps running. Blocks as
+    /// [`Purgatory::shutdown`](crate::Purgatory::shutdown) does.
     pub fn shutdown(&self, limit: Duration) -> usize {
         self.form.clone().shutdown(limit)
     }

@@ -1,11 +1,11 @@
-//! Keys that an operation is parked under: [`WatchKey`] and [`Watches`]; and keys as calls name
+//! Keys that an operation is parked under: [`WatchKey`] and [`Watches`]; and keys as callers pass
 //! them: [`KeyRef`] and [`ToKey`].
 
 use std::{borrow::Borrow, hash::Hash};
 
 use crate::operation::opaque;
 
-/// The key that operations wait for and events name: a partition, a request id, a pair of both.
+/// A key that operations wait for and events signal: a partition, a request id, a pair of both.
 ///
 /// Any owned type that can be cloned, sent to another thread, and used as a map's key is a watch key.
 ///
@@ -14,15 +14,15 @@ use crate::operation::opaque;
 ///
 /// # Keys from clients
 /// Keys are hashed by rapidhash, with a random seed for each purgatory and random secrets for each
-/// process. So a client cannot prepare keys that collide. It is no cryptographic hash: a client
-/// that measures the times of many answers may learn enough to find some, and then each of them
-/// costs a comparison with the others, under a lock. If that matters, let the key's `Hash` write
-/// its hash by std's [`RandomState`](std::hash::RandomState). Bound the number of keys by
-/// [`max_parked`](crate::Builder::max_parked).
+/// process. So a client cannot prepare keys that collide. Rapidhash is not cryptographic: a client
+/// that measures the times of many answers may learn enough to find colliding keys, each of which
+/// then costs a comparison with the others, under a lock. If that matters, let the key's `Hash`
+/// write a hash that std's [`RandomState`](std::hash::RandomState) has made. Bound the number of
+/// keys with [`max_parked`](crate::Builder::max_parked).
 ///
-/// On a [`ManualTimer`](timer_core::ManualTimer) seed and secrets are the same in each run, so that a
-/// simulation repeats, and known to all: a client can prepare keys that collide. An event loop that
-/// advances one and takes keys from clients needs such a `Hash`.
+/// On a [`ManualTimer`](timer_core::ManualTimer), seed and secrets are the same in each run, so
+/// that a simulation can be repeated. They are public, so a client can prepare keys that collide.
+/// An event loop that advances a `ManualTimer` and takes keys from clients needs such a `Hash`.
 ///
 /// ```
 /// fn is_a_key<K: purgatory::WatchKey>() {}
@@ -34,10 +34,11 @@ pub trait WatchKey: Hash + Eq + Clone + Send + 'static {}
 
 impl<K: Hash + Eq + Clone + Send + 'static> WatchKey for K {}
 
-/// A key as a call names it: by reference, as itself or in a borrowed form, `str` for `String`.
+/// A key as a caller passes it by reference: the key itself or a borrowed form, `str` for `String`.
 ///
-/// As in std's maps, the forms are those that the key type [borrows](Borrow) as, and that hash and
-/// compare as it does. No key is made of one. A call that may have to make one takes [`ToKey`].
+/// As in std's maps, a borrowed form is one that the key type [borrows](Borrow) as, and that hashes
+/// and compares as the key does. The call makes no key from it. A call that may have to make a key
+/// takes [`ToKey`].
 ///
 /// ```
 /// use purgatory::{KeyRef, Purgatory};
@@ -63,12 +64,12 @@ impl<K: Borrow<Q>, Q: Hash + Eq + ?Sized> KeyRef<K> for Q {
     }
 }
 
-/// A key as a call names it that adds the key if it is not there: a [`KeyRef`] whose
-/// [`ToOwned`] is the key.
+/// A key as a caller passes it to a call that may add the key: a [`KeyRef`] whose [`ToOwned`] makes
+/// the key.
 ///
-/// That is the key type itself, `str` for `String`, `[T]` for `Vec<T>`. A key whose borrowed form has
-/// another `ToOwned`, such as `Arc<str>`, is passed as `&key`. For `String` write `"a"`: of `&"a"`,
-/// rustc says `<&str as ToOwned>::Owned == String`.
+/// These are the key type itself, `str` for `String`, `[T]` for `Vec<T>`. A key whose borrowed form
+/// has another `ToOwned`, such as `Arc<str>`, is passed as `&key`. For `String` write `"a"`: for
+/// `&"a"`, rustc reports `<&str as ToOwned>::Owned == String`.
 ///
 /// ```
 /// use purgatory::{ToKey, Watermarks};
@@ -96,8 +97,8 @@ impl<K: Borrow<Q>, Q: Hash + Eq + ToOwned<Owned = K> + ?Sized> ToKey<K> for Q {
 
 /// The keys that one operation watches, and a label.
 ///
-/// A slice or array of keys does for most: each event of a key checks the operation. This adds a
-/// [label](Self::labelled).
+/// For most operations, a slice or array of keys is enough: each event of a key checks the
+/// operation. `Watches` adds a [label](Self::labelled).
 ///
 /// ```
 /// use std::time::Duration;
@@ -123,9 +124,9 @@ pub struct Watches<'a, K> {
 pub(crate) enum UnaskedChecks {
     /// Rechecks, if its purgatory was built with them.
     Rechecks,
-    /// Those, and the last check.
+    /// Rechecks, and the last check.
     Last,
-    /// None: it has no condition.
+    /// None: the operation has no condition.
     Never,
 }
 
@@ -172,7 +173,7 @@ impl<K> Clone for Watches<'_, K> {
 
 impl<K> Copy for Watches<'_, K> {}
 
-/// The keys or watches that a call names: a slice, an array or a `Vec` of keys by reference, for
+/// The keys or watches that a call takes: a slice, an array or a `Vec` of keys by reference, for
 /// one key `&[key]`; or [`Watches`].
 ///
 /// A single key is not a list of keys:
