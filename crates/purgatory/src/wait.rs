@@ -299,7 +299,7 @@ mod tests {
 
     /// A task stores a future twice: as it was made, and as it is awaited.
     #[test]
-    fn a_future_is_as_large_as_its_origin_a_name_and_its_progress() {
+    fn future_is_five_words() {
         let size = size_of::<PendingAnswer<()>>();
         assert_eq!(size, 40);
         assert_eq!(size_of::<WaitFuture<()>>(), size);
@@ -308,7 +308,7 @@ mod tests {
 
     /// A poll may come between the answer and the moment when its operation lets go of the cell.
     #[test]
-    fn an_answer_is_taken_from_a_cell_that_its_operation_still_has() {
+    fn answer_leaves_a_cell_shared_with_its_operation() {
         let timer = ManualTimer::new();
         let purgatory: Purgatory<u32> = Purgatory::builder("waits").timer(&timer).build().unwrap();
         let value = Arc::new(());

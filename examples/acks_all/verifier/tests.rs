@@ -241,7 +241,7 @@ fn record_that_the_next_leader_lacks_is_found() {
 
 /// A follower that is stalled has a record of the last leader in its place.
 #[test]
-fn record_that_a_follower_has_of_another_leader_is_found() {
+fn verifier_finds_a_followers_foreign_record() {
     let stage = stage("");
     let partition = &stage.partitions[0];
     for number in 0..2 {

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_of_neighbouring_numbers_have_hashes_of_their_own() {
+    fn neighbouring_request_numbers_hash_apart() {
         let scopes = [5, 5 + (1 << 40)].map(|hash| Scope::new(1, hash));
         let hashes = scopes
             .iter()

@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_under_which_the_time_was_up_is_followed_by_one() {
+    fn check_past_the_deadline_is_followed_by_another() {
         let expired = || AfterCheck::End(Outcome::Expired);
         let cancelled = Outcome::Cancelled(CancelReason::Shutdown);
         // One more check if an event came, or if there is a last check.

@@ -40,7 +40,7 @@ fn many_waits_of_a_key_end_in_several_lock_holds() {
 
 /// One call runs 1024 that are queued behind it: the key of an operation takes no place of a callback.
 #[test]
-fn callbacks_stay_in_a_call_that_has_room_for_them_whatever_their_keys() {
+fn call_runs_nested_callbacks_of_all_keys() {
     let later = Later::default();
     let (_timer, purgatory): (_, Purgatory<Hooked>) =
         by_hand_with(|builder| builder.executor(later.clone()));
@@ -162,7 +162,7 @@ fn late_callbacks_take_places() {
 
 /// One call runs 1024 that are queued behind it, and leaves the others to the executor.
 #[test]
-fn callbacks_that_a_call_leaves_to_the_executor_take_places() {
+fn callbacks_left_to_the_executor_take_places() {
     const MAX: usize = 2000;
     let later = Later::default();
     let (_timer, _, values) =
@@ -214,7 +214,7 @@ fn late_callbacks_of_what_ended_at_once_take_places() {
 
 /// One call runs 1024 that are queued behind it, and leaves the others to the executor.
 #[test]
-fn callbacks_of_what_ended_at_once_inside_a_call_take_places() {
+fn nested_callbacks_of_unparked_waits_take_places() {
     let later = Later::default();
     let timer = ManualTimer::new();
     let builder = Purgatory::<u32>::builder("few").timer(&timer).max_parked(2);

@@ -64,7 +64,7 @@ fn a_wait_takes_one_allocation() {
 
 /// What its parts share, and the keys, the values and the parts.
 #[test]
-fn a_wait_for_each_of_several_keys_takes_four_allocations() {
+fn wait_for_each_takes_four_allocations() {
     let (_timer, _waits, values) = watermarks::<u32>();
     let watermarks: Vec<_> = (0..100).map(|key| (key, 2)).collect();
     for key in 0..100 {
@@ -285,7 +285,7 @@ fn with_one_shard(timer: &Timer) -> Purgatory<u32> {
 /// A wheel's present follows the clock as a wait comes, also where nothing has waited: a short
 /// time goes into a bucket of its own, and is not handed down.
 #[test]
-fn a_short_wait_after_an_idle_time_is_handed_down_nowhere() {
+fn short_wait_after_idle_time_is_not_handed_down() {
     let timer = ManualTimer::new();
     let waits: Purgatory<u32> = Purgatory::on(&timer, "waits").unwrap();
     let values: Watermarks<u32> = Watermarks::on(&timer, "values").unwrap();

@@ -201,7 +201,7 @@ fn a_wait_that_callbacks_delay_is_timed_as_it_ends() {
 
 /// An epoch first completes what an advance under way has reached, and calls that back.
 #[test]
-fn a_wait_that_ends_behind_an_advance_is_timed_as_it_ends() {
+fn wait_behind_an_advance_is_timed_at_its_end() {
     let (timer, waits, values) = watermarks::<u32>();
     waits.times(); // timed from here on
     let stop = Stop::armed();

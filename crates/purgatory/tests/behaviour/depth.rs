@@ -75,7 +75,7 @@ where
 }
 
 #[test]
-fn dropped_wakers_that_hold_the_next_future_need_no_stack() {
+fn chain_of_dropped_wakers_needs_no_stack() {
     on_a_small_stack(|| {
         let values = deep_values();
         wakers_that_hold_the_next_future(|| values.wait_for(&1, 1, NEVER));
@@ -151,7 +151,7 @@ fn poll_stream(stream: &mut ReplyStream<u32>, waker: &Waker) -> Poll<bool> {
 
 /// The first of two replies, which leaves the request where it is.
 #[test]
-fn wakers_that_deliver_to_the_next_stream_need_no_stack() {
+fn chain_of_wakers_that_deliver_needs_no_stack() {
     on_a_small_stack(|| {
         let replies = deep_replies();
         let mut streams = Vec::new();
@@ -199,7 +199,7 @@ fn chained(replies: &Replies<u32, Hooked>, number: u32) -> Hooked {
 
 /// Each task drops its future as it is woken, and so the value that it has not taken.
 #[test]
-fn untaken_values_that_deliver_the_next_reply_need_no_stack() {
+fn chain_of_values_that_deliver_needs_no_stack() {
     on_a_small_stack(|| {
         let replies = deep_replies();
         let woken = Arc::new(AtomicU32::new(0));
@@ -239,7 +239,7 @@ fn each_holds_the_next<L: Send + 'static>(link: impl Fn(u32, OnDrop) -> L, end: 
 
 /// Each reply holds the next one's future, which has its reply by then.
 #[test]
-fn untaken_replies_that_hold_the_next_future_need_no_stack() {
+fn chain_of_untaken_replies_needs_no_stack() {
     on_a_small_stack(|| {
         let replies = deep_replies();
         let link = |number, holds: OnDrop| {
@@ -254,7 +254,7 @@ fn untaken_replies_that_hold_the_next_future_need_no_stack() {
 
 /// Each reply holds the next stream, which keeps one like it. The requests wait, or have ended.
 #[test]
-fn kept_replies_that_hold_the_next_stream_need_no_stack() {
+fn chain_of_kept_replies_needs_no_stack() {
     on_a_small_stack(|| {
         for have_ended in [false, true] {
             let replies = deep_replies();
@@ -321,7 +321,7 @@ fn guards_that_go_to_the_next<G: Send + 'static>(wait: impl Fn() -> WaitFuture<G
 }
 
 #[test]
-fn wakers_that_return_permits_and_leases_need_no_stack() {
+fn chain_of_wakers_that_return_permits_needs_no_stack() {
     on_a_small_stack(|| {
         let permits = deep_permits(1);
         guards_that_go_to_the_next(|| permits.acquire(1, NEVER));
@@ -435,7 +435,7 @@ fn keys_that_remove_the_next_value_need_no_stack() {
 }
 
 #[test]
-fn keys_that_cancel_or_take_the_next_operation_need_no_stack() {
+fn chain_of_keys_that_cancel_or_take_needs_no_stack() {
     on_a_small_stack(|| {
         let (_timer, waits): (_, Purgatory<Hooked>) = by_hand();
         let park = |key: Hooked| _ = waits.park(never(), &[key], NEVER);
@@ -468,7 +468,7 @@ fn signal_by(monitor: &Monitor<Hooked, bool>, number: u32) {
 }
 
 #[test]
-fn keys_that_signal_the_next_by_a_monitor_need_no_stack() {
+fn chain_of_keys_of_a_monitor_needs_no_stack() {
     on_a_small_stack(|| {
         let monitor = Monitor::on(&ManualTimer::new(), "deep", false).unwrap();
         signal_by(&monitor, 0);

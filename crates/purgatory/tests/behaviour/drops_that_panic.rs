@@ -88,7 +88,7 @@ fn a_reason_that_panics_as_it_is_dropped_is_contained() {
 
 /// The first task's waker goes as the second one's comes.
 #[test]
-fn a_wait_for_the_end_of_a_lease_contains_wakers_that_panic() {
+fn panicking_waker_of_a_lost_lease_is_contained() {
     let timer = ManualTimer::new();
     let permits = Permits::on(&timer, "test", 1).unwrap();
     let lease = permits.lease(1, SECOND, SECOND).wait_blocking().unwrap();
@@ -149,7 +149,7 @@ fn kept_replies_that_panic_are_counted_each() {
 
 /// Inside a callback, whose call drops what is left of the wait.
 #[test]
-fn a_reason_of_a_wait_for_a_value_that_panics_is_counted() {
+fn panic_of_a_watermark_waits_reason_is_counted() {
     let (timer, waits, log_ends) = watermarks::<u32>();
     let calls: Waits = Purgatory::on(&timer, "calls").unwrap();
     let parked = log_ends.park(&1, 7, MINUTE, drop).unwrap().unwrap();

@@ -203,7 +203,7 @@ fn undroppable(number: u32, armed: &Arc<AtomicBool>) -> Hooked {
 
 /// Whether it is their first key or another, and whatever ends them.
 #[test]
-fn a_key_that_panics_as_it_is_dropped_harms_no_other_operation() {
+fn panicking_key_drop_harms_no_other_operation() {
     type End = fn(&ManualTimer, &Purgatory<Hooked>, &Hooked);
     let ends: [End; 3] = [
         |timer, _, _| timer.advance(SECOND),
@@ -243,7 +243,7 @@ fn a_key_that_panics_as_it_is_dropped_harms_no_other_operation() {
 }
 
 #[test]
-fn a_key_that_panics_as_its_request_is_answered_is_contained() {
+fn panicking_key_of_an_answered_request_is_contained() {
     let replies: Replies<Hooked, Hooked> = Replies::on(&ManualTimer::new(), "test").unwrap();
     let panics = Arc::new(AtomicBool::new(false));
     let key = || undroppable(2, &panics);
@@ -259,7 +259,7 @@ fn a_key_that_panics_as_its_request_is_answered_is_contained() {
 
 /// Each of the keys that a future has.
 #[test]
-fn several_keys_that_panic_as_they_are_dropped_are_contained() {
+fn panicking_drops_of_several_keys_are_contained() {
     let panics = Arc::new(AtomicBool::new(false));
     let (_timer, waits, values) = watermarks_with(|builder| builder);
     let keys = [(undroppable(2, &panics), 1), (undroppable(2, &panics), 2)];
@@ -287,7 +287,7 @@ fn keys_of_a_failure_that_panic_are_contained() {
 
 /// As their set is replaced, as another is refused, and as the group is removed.
 #[test]
-fn members_that_panic_as_they_are_dropped_harm_no_other() {
+fn panicking_member_drops_harm_no_other_member() {
     let panics = Arc::new(AtomicBool::new(false));
     let sets = ReplicaSets::on(&ManualTimer::new(), "test").unwrap();
     let members = [2, 4].map(|number| (undroppable(number, &panics), 7));
@@ -310,7 +310,7 @@ fn members_that_panic_as_they_are_dropped_harm_no_other() {
 
 /// The reason of a cancel that its parker was to carry out, and that panics as it is dropped.
 #[test]
-fn a_park_whose_last_key_panics_contains_the_reason_of_its_end() {
+fn panicking_last_key_contains_the_dropped_reason() {
     for first in 2.. {
         let (_timer, waits): (_, Purgatory<Hooked>) = by_hand_with(|builder| builder.shards(64));
         waits.park(never(), &[comparable(1)], NEVER);
@@ -345,7 +345,7 @@ fn a_park_whose_last_key_panics_contains_the_reason_of_its_end() {
 
 /// Those that a signal inside a callback keeps until it is its turn.
 #[test]
-fn keys_that_panic_behind_a_signal_in_a_callback_are_contained() {
+fn panicking_keys_after_a_nested_signal_are_contained() {
     let (_timer, waits): (_, Purgatory<Hooked>) = by_hand();
     let panics = Arc::new(AtomicBool::new(false));
     let key = |number| undroppable(number, &panics);
@@ -426,7 +426,7 @@ fn keys_that_panic_behind_a_look_are_contained() {
 
 /// As the panic of the hook is under way, that of a key would be an abort.
 #[test]
-fn a_key_that_panics_behind_a_hook_that_panics_is_contained() {
+fn panicking_key_after_a_panicking_hook_is_contained() {
     let panics = Arc::new(AtomicBool::new(false));
     let arm = panics.clone();
     let (timer, waits): (_, Purgatory<_>) = by_hand_with(|builder| {
@@ -493,7 +493,7 @@ fn a_change_whose_key_panics_twice_reaches_the_caller() {
 
 /// Its copy has no place.
 #[test]
-fn a_refused_key_that_panics_as_it_is_dropped_is_contained() {
+fn panicking_drop_of_a_refused_key_is_contained() {
     let panics = Arc::new(AtomicBool::new(false));
     let (_timer, waits, values) = watermarks_with(|builder| builder.keys_max(0));
     let key = undroppable(2, &panics);

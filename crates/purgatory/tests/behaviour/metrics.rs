@@ -370,7 +370,7 @@ fn series_of_recorders_that_are_gone_are_forgotten() {
 /// A recorder that keeps no labels, as the one that a program without any has: it is known by its
 /// address, and given nothing twice, not even as it publishes itself. It has one counter for all series.
 #[test]
-fn recorder_that_keeps_no_labels_is_given_nothing_twice() {
+fn recorder_without_labels_gets_no_count_twice() {
     let counted = Arc::new(AtomicU64::new(0));
     let purgatory = eventful(&ManualTimer::new());
     let recorder = Records {
@@ -714,7 +714,7 @@ fn coarse_bounds_include_those_of_the_alerts() {
 /// Only completed waits are published. Once it was called for, the others come along in every call,
 /// whole for each recorder, and as the form goes.
 #[test]
-fn expired_and_cancelled_waits_are_published_in_detail() {
+fn details_cover_expired_and_cancelled_waits() {
     let timer = ManualTimer::new();
     let purgatory: Waiting = Purgatory::on(&timer, "orders").unwrap();
     let ends: Watermarks<u32> = Watermarks::on(&timer, "ends").unwrap();
@@ -763,7 +763,7 @@ fn expired_and_cancelled_waits_are_published_in_detail() {
 
 /// A scrape handler that has the form alone asks for its timer each time.
 #[test]
-fn a_timer_is_published_by_each_handle_that_a_form_gives() {
+fn timer_is_published_by_each_handle_from_a_form() {
     let recorder = recorder();
     let timer = SystemTimer::builder().name("asked").build().unwrap();
     let waits: Purgatory<u32> = Purgatory::on(&timer, "waits").unwrap();
@@ -839,7 +839,7 @@ fn a_handle_that_comes_as_the_last_goes_is_published() {
 
 /// That of the handle before is under way.
 #[test]
-fn counts_of_a_handle_that_goes_in_a_withdrawal_are_published() {
+fn counts_of_a_handle_dropped_in_withdrawal_appear() {
     let recorder = recorder();
     let at_count: Act = Arc::default();
     let builder = SystemTimer::builder().name("renewed twice");

@@ -163,7 +163,7 @@ fn a_call_inside_a_closure_panics_with_its_name() {
 /// It would wait for itself.
 #[test]
 #[cfg(debug_assertions)]
-fn a_change_inside_a_closure_under_a_shards_lock_panics() {
+fn nested_change_under_a_shard_lock_panics() {
     let (waits, monitor) = monitor();
     let wait = monitor.wait(&["n"], MINUTE, has(1));
     let id = wait.id().unwrap();
@@ -188,7 +188,7 @@ fn the_last_handle_ends_waits_and_drops_the_state() {
 
 /// One for a page of metrics, say.
 #[test]
-fn waits_end_with_their_monitor_though_a_clone_of_its_purgatory_lives() {
+fn dropped_monitor_ends_waits_despite_a_clone() {
     let (waits, monitor) = monitor();
     let mut wait = monitor.wait(&["a"], NEVER, |_| false);
     drop(monitor);

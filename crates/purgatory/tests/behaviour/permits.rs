@@ -142,7 +142,7 @@ fn time_to_live_begins_as_the_task_is_woken() {
 
 /// More of them than end under one lock hold: none gets the permits that a heavy head leaves.
 #[test]
-fn a_cancel_of_all_cancels_those_behind_a_heavy_head_too() {
+fn cancel_all_reaches_waits_behind_a_heavy_head() {
     let (_timer, permits) = permits(2);
     let held = permits.try_acquire(1).unwrap();
     let mut waits = vec![permits.acquire(2, MINUTE)];
@@ -159,7 +159,7 @@ fn a_cancel_of_all_cancels_those_behind_a_heavy_head_too() {
 
 /// Each is found without a look at the others, under the lock of their key: this would take seconds.
 #[test]
-fn many_tasks_that_wait_for_the_loss_of_a_lease_come_and_leave() {
+fn many_watchers_of_a_lease_come_and_leave() {
     let (_timer, permits) = permits(1);
     let lease = over(&mut permits.lease(1, MINUTE, SECOND)).unwrap();
     let task = Woken::task();
@@ -177,7 +177,7 @@ fn many_tasks_that_wait_for_the_loss_of_a_lease_come_and_leave() {
 
 /// A late thread changes nothing about which came first.
 #[test]
-fn a_late_round_hands_on_what_came_free_before_the_next_deadline() {
+fn late_round_serves_before_the_next_deadline() {
     // The lease ends at 5 ms, and who waits for it at 7 ms.
     let (timer, permits) = permits(1);
     let lease = over(&mut permits.lease(1, 5 * MS, MINUTE)).unwrap();
@@ -200,7 +200,7 @@ fn a_late_round_hands_on_what_came_free_before_the_next_deadline() {
 
 /// As what expires does on a manual timer, whichever shard a key is in.
 #[test]
-fn leases_that_end_in_one_tick_are_handed_on_in_their_order() {
+fn leases_of_one_tick_are_handed_on_in_order() {
     let timer = ManualTimer::new();
     let builder = Permits::keyed_builder("test").timer(&timer);
     let permits = builder.shards(2).build().unwrap();

@@ -283,7 +283,7 @@ fn a_taken_wait_may_be_parked_elsewhere() {
 
 /// Another operation in the place of a wait's: the wait is its taker's then, as one that was taken.
 #[test]
-fn a_wait_whose_operation_is_replaced_ends_where_it_goes() {
+fn replaced_wait_ends_where_it_is_dropped() {
     let (_timer, waits): (_, Purgatory<&str>) = by_hand();
     let task = Woken::task();
     let gone = Poll::Ready(Err(WaitError::Cancelled(CancelReason::Panicked)));
@@ -320,7 +320,7 @@ fn a_wait_whose_operation_is_replaced_ends_where_it_goes() {
 /// Its future is dropped before or after that, or at the end. Dropped, it ends what is in its entry,
 /// and the wait comes true no more. Its value does not stay.
 #[test]
-fn a_replaced_wait_that_is_parked_again_leaves_its_entry() {
+fn replaced_wait_parked_again_leaves_its_entry() {
     for drop_at in [0, 1, 2] {
         let (_timer, waits): (_, Purgatory<&str>) = by_hand();
         let holds = Arc::new(AtomicBool::new(false));
@@ -353,7 +353,7 @@ fn a_replaced_wait_that_is_parked_again_leaves_its_entry() {
 /// An operation is put into the place of a wait's, whose future is dropped under its check: it ends
 /// behind that.
 #[test]
-fn a_future_dropped_under_the_check_of_another_ends_that() {
+fn future_dropped_inside_anothers_check_ends() {
     let (_timer, waits): (_, Purgatory<&str>) = by_hand();
     let slot = Arc::new(Mutex::new(None::<WaitFuture<()>>));
     let drops = slot.clone();

@@ -189,7 +189,7 @@ fn each_interval_has_one_check_and_expiry_is_on_time() {
 /// However they were parked: one to two intervals after that, then each interval. Each is checked
 /// once, in the order in which they were parked.
 #[test]
-fn one_sweep_checks_what_has_been_parked_for_an_interval() {
+fn sweep_checks_what_was_parked_for_an_interval() {
     let world = World::new(Kind::Again);
     let order = Arc::<Mutex<Vec<_>>>::default();
     let mut probes = Vec::new();

@@ -193,7 +193,7 @@ fn nobody_lags_behind_a_member_that_has_left() {
 
 /// Members are named by their machine and the number of its start.
 #[test]
-fn a_late_report_of_the_last_start_does_not_count_for_the_next() {
+fn late_report_of_the_last_start_does_not_count() {
     let sets = ReplicaSets::new("test").unwrap();
     let (leader, last_start, this_start) = ("a-1", "b-1", "b-2");
     sets.set(&LOG, 1, [(leader, 5), (last_start, 5)], 5, Rule::all())

@@ -152,7 +152,7 @@ async fn try_take_needs_no_budget() {
 
 /// The lines of a program, in a test whose clock is paused.
 #[tokio::test(start_paused = true)]
-async fn forms_on_the_current_runtimes_timer_expire_by_its_clock() {
+async fn forms_on_a_runtimes_timer_expire_by_its_clock() {
     let timer = Timer::tokio().unwrap();
     let hour = MS * 3_600_000;
     let began = Instant::now();

@@ -56,7 +56,7 @@ fn shutdown_waits_for_the_check_of_an_event() {
 
 /// The holder ends it and calls it back: the shutdown returns after that.
 #[test]
-fn shutdown_waits_for_the_callback_of_an_operation_under_check() {
+fn shutdown_waits_for_callbacks_of_checked_operations() {
     let (_timer, purgatory): (_, Purgatory<&str>) = by_hand();
     let watched = Probe::new();
     let operation = watched.operation();
@@ -88,7 +88,7 @@ fn shutdown_waits_for_the_callback_of_an_operation_under_check() {
 
 /// It was cancelled before, so its callback may run on.
 #[test]
-fn shutdown_waits_for_no_callback_of_what_was_cancelled_before() {
+fn shutdown_ignores_callbacks_of_earlier_cancels() {
     let (_timer, purgatory): (_, Purgatory<&str>) = by_hand();
     let checking = Stop::new();
     let calling = Stop::armed();
@@ -260,7 +260,7 @@ fn shutdown_counts_the_callbacks_that_are_late() {
 
 /// It is one callback that is under way, and not a shutdown.
 #[test]
-fn a_shutdown_inside_a_callback_of_one_counts_that_callback() {
+fn shutdown_inside_a_callback_counts_that_callback() {
     let left = Arc::new(Mutex::new(Vec::new()));
     let (_timer, purgatory): (_, Purgatory<&str>) = by_hand();
     let (inside, lefts) = (purgatory.clone(), left.clone());

@@ -38,7 +38,7 @@ fn parked(timer: &ManualTimer, order: &Order) -> Purgatory<u32> {
 }
 
 #[test]
-fn all_that_is_cancelled_or_shut_down_ends_in_the_same_order() {
+fn cancel_and_shutdown_end_waits_in_the_same_order() {
     ends_alike(|timer, order| {
         assert_eq!(parked(timer, order).cancel_all("over"), KEYS as usize);
     });
@@ -48,7 +48,7 @@ fn all_that_is_cancelled_or_shut_down_ends_in_the_same_order() {
 }
 
 #[test]
-fn a_change_of_shared_state_ends_waits_in_the_same_order() {
+fn monitor_update_ends_waits_in_the_same_order() {
     ends_alike(|timer, order| {
         let monitor: Monitor<u32, bool> = Monitor::on(timer, "test", false).unwrap();
         let mut waits = Vec::new();
@@ -62,7 +62,7 @@ fn a_change_of_shared_state_ends_waits_in_the_same_order() {
 }
 
 #[test]
-fn permits_of_all_keys_are_handed_out_in_the_same_order() {
+fn permits_of_all_keys_go_out_in_the_same_order() {
     ends_alike(|timer, order| {
         let builder = Permits::keyed_builder("test").timer(timer);
         let permits = builder.limit(1).build().unwrap();

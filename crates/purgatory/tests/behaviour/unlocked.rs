@@ -160,7 +160,7 @@ fn a_renewal_that_stalls_shortens_no_later_one() {
 /// The holder of a lease that was just handed over reads the clock to renew it, and comes to the lock
 /// after the thread that hands it over has begun its time to live.
 #[test]
-fn a_renewal_that_stalls_is_not_undone_by_the_hand_over() {
+fn hand_over_does_not_undo_a_stalled_renewal() {
     in_time(|| {
         let clock = Acting(SystemClock::default());
         let timer = SystemTimer::builder().clock(clock).build().unwrap();
@@ -330,7 +330,7 @@ fn a_clock_that_panics_leaves_no_operation_held() {
 
 /// Debug builds read the clock, to warn of checks that take too long.
 #[test]
-fn a_clock_that_panics_spares_who_signals_during_a_check() {
+fn panicking_clock_spares_signals_during_a_check() {
     let waits: Waits = timed();
     let inside = waits.clone();
     park_checked(&waits, move |_| {

@@ -111,7 +111,7 @@ fn event_of_a_wait_dropped_under_check_goes_on() {
 /// The time is up while a check is under way that has looked too early. An event that came meanwhile
 /// has its check all the same; without one, a wait has its last check, and an operation has none.
 #[test]
-fn a_check_that_outlasts_the_deadline_is_not_the_last_one() {
+fn check_that_outlasts_the_deadline_is_not_the_last() {
     for is_wait in [true, false] {
         for signals in [true, false] {
             let (timer, waits): (_, Purgatory<&str>) = by_hand();
@@ -158,7 +158,7 @@ fn a_check_that_outlasts_the_deadline_is_not_the_last_one() {
 
 /// An event has both checked together: what the first one's check drops is not asked any more.
 #[test]
-fn a_condition_is_not_asked_once_its_future_is_dropped() {
+fn condition_is_not_run_after_its_future_is_dropped() {
     let (_timer, waits): (_, Purgatory<&str>) = by_hand();
     let slot = Arc::new(Mutex::new(None::<WaitFuture<()>>));
     let drops = slot.clone();
@@ -179,7 +179,7 @@ fn a_condition_is_not_asked_once_its_future_is_dropped() {
 
 /// Nor is the one whose future is dropped after a call that completes it, and before its end is told.
 #[test]
-fn a_completed_condition_is_not_asked_once_its_future_is_dropped() {
+fn completed_condition_is_not_run_after_its_future() {
     let (_timer, waits): (_, Waits) = by_hand();
     let shelf = Shelf::default();
     let wait = waits.wait(&["a"], NEVER, shelf.take());
@@ -198,7 +198,7 @@ fn a_completed_condition_is_not_asked_once_its_future_is_dropped() {
 
 /// The waker of the last poll goes with its future. As it is dropped, it has an event.
 #[test]
-fn an_event_of_a_waker_that_is_dropped_passes_its_wait_by() {
+fn event_of_a_dropped_waker_skips_its_own_wait() {
     let (_timer, waits): (_, Waits) = by_hand();
     let shelf = Shelf::default();
     let mut first = waits.wait(&["a"], NEVER, shelf.take());

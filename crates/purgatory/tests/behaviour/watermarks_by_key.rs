@@ -177,7 +177,7 @@ fn acts(number: u32) -> Hooked {
 
 /// The first part ends as the second one comes, which is given up where it was parked.
 #[test]
-fn a_part_that_comes_after_the_end_of_the_whole_is_given_up() {
+fn part_parked_after_the_end_is_given_up() {
     let (_timer, waits, ends) = watermarks::<Hooked>();
     let closes = ends.clone();
     // The second key's hash, behind the first one's.
@@ -370,7 +370,7 @@ fn a_wait_for_each_whose_key_panics_leaves_no_part() {
 /// looked up: this would take seconds if it, or one that comes, looked for the lowest that is left,
 /// behind all that have gone. Who waits until there is none is told as the advance ends.
 #[test]
-fn many_waits_leave_and_come_while_an_advance_is_under_way() {
+fn waits_come_and_leave_during_an_advance() {
     const MANY: u64 = 20_000;
     let (_timer, waits, ends) = watermarks::<u32>();
     let later = Arc::new(Mutex::new(Vec::new()));

@@ -246,7 +246,7 @@ fn later_raft_leaders_have_what_is_acknowledged() {
 }
 
 #[test]
-fn leaders_after_joint_changes_have_what_is_acknowledged() {
+fn leaders_after_joint_changes_have_acknowledged_data() {
     holds::<raft::Joint>("raft, with nodes that change", 0);
 }
 

@@ -58,9 +58,9 @@ fn forms_share_the_two_threads_of_one_timer() {
 }
 
 #[test]
-fn after_a_shutdown_of_the_shared_timer_the_next_form_starts_another() {
+fn form_after_a_shared_timers_shutdown_starts_another() {
     if !is_again() {
-        let name = "shared::after_a_shutdown_of_the_shared_timer_the_next_form_starts_another";
+        let name = "shared::form_after_a_shared_timers_shutdown_starts_another";
         return again(name, 0);
     }
     let purgatory = Purgatory::<u32>::new("before").unwrap();

@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_subtracts_agrees_with_one_that_reads_numbers() {
+    fn subtracting_clock_agrees_with_a_reading_clock() {
         let reads = SystemClock::new();
         let subtracts = SystemClock {
             origin_ns: None,

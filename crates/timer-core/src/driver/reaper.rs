@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_stands_still_before_a_deadline_is_asked_once_a_millisecond() {
+    fn stopped_clock_is_read_once_a_millisecond() {
         const NS: Duration = Duration::from_nanos(1);
         let mut reaper = reaper(|_, clock| clock.advance_to(999_999));
         reaper.schedule(NONE);
@@ -571,7 +571,7 @@ mod tests {
 
     /// It was idle, and called.
     #[test]
-    fn the_wait_after_a_panic_of_the_clock_in_a_round_that_was_called_is_no_pause() {
+    fn wait_after_a_clock_panic_is_no_pause() {
         let (mut reaper, panics) = panicking(|driver| driver.config.grace = Some(20 * MS));
         assert_eq!(reaper.round_after(NONE), (Pause::UntilWoken, 0));
         reaper.schedule(50 * MS);
@@ -589,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_of_the_clock_as_the_reaper_is_called_is_counted() {
+    fn clock_panic_in_a_called_reaper_is_counted() {
         let (mut reaper, panics) = panicking(|driver| driver.config.grace = Some(100 * MS));
         panics.store(2, Ordering::Relaxed); // after the read for the deadline
         reaper.schedule(50 * MS);

@@ -601,7 +601,7 @@ mod tests {
 
     /// Without an installed recorder, values go to one that keeps no label.
     #[test]
-    fn sources_that_are_gone_are_not_kept_for_a_recorder_without_labels() {
+    fn recorder_without_labels_keeps_no_gone_sources() {
         for name in 0..100 {
             let of = SourceName {
                 label: "timer",

@@ -131,7 +131,7 @@ fn a_short_delay_after_an_idle_time_wakes_once() {
 }
 
 #[test]
-fn a_removed_value_no_longer_tells_the_time_to_the_next() {
+fn removed_value_no_longer_sets_the_next_wake_up() {
     let (timer, task) = manual();
     let mut queue = DelayQueue::new(&timer);
     let first = queue.insert("first", 5 * MS).unwrap();
@@ -396,7 +396,7 @@ fn a_late_poll_of_an_empty_queue_begins_no_period() {
 
 /// That of the values before is over with them.
 #[test]
-fn a_pause_after_a_period_in_a_queue_that_was_empty_since_is_noticed() {
+fn pause_of_an_emptied_queue_is_noticed() {
     let mut graced = Graced::new();
     let kept_alive = graced.queue.insert("kept alive", 500 * MS).unwrap();
     assert_eq!(graced.values_after(NONE).0, [""; 0]);
@@ -442,7 +442,7 @@ fn an_owner_is_late_from_its_last_poll_on() {
 
 /// The values may be there before the grace is set.
 #[test]
-fn a_grace_bounds_the_wake_up_of_values_that_are_there() {
+fn grace_bounds_the_wake_up_of_present_values() {
     let mut graced = Graced::new();
     graced.queue = DelayQueue::new(&graced.timer);
     graced.queue.insert("session", 1000 * MS).unwrap();

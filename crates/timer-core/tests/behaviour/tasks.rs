@@ -256,7 +256,7 @@ fn a_panic_of_the_last_run_is_reported() {
 
 /// A task that cancels itself is dropped at the end of its run, before that is reported.
 #[test]
-fn a_drop_that_panics_after_a_run_that_did_hides_no_panic() {
+fn panicking_drop_hides_no_panic_of_the_run() {
     let timer = ManualTimer::new();
     let beat: Arc<OnceLock<Periodic>> = Arc::default();
     let own = beat.clone();

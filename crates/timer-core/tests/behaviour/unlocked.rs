@@ -122,7 +122,7 @@ impl Clock for PanicsAt {
 
 /// With a grace the clock is read as the reaper is woken for the next run, while that is put back.
 #[test]
-fn a_clock_that_panics_as_the_reaper_is_woken_is_only_counted() {
+fn clock_panic_in_a_reapers_wake_up_is_counted() {
     in_time(|| {
         let executor = Later::default();
         let beat: Arc<OnceLock<Periodic>> = Arc::default();

@@ -242,7 +242,7 @@ fn another_runtimes_task_schedules_by_this_clock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_current_runtimes_timer_is_one_on_its_paused_clock() {
+async fn runtime_timer_follows_its_paused_clock() {
     let began = Instant::now();
     let mut queue = DelayQueue::new(&Timer::tokio().unwrap());
     queue.insert(7, HOUR).unwrap();
@@ -311,7 +311,7 @@ fn again_until(timer: SystemTimer, over: Arc<AtomicBool>, runs_left: usize) {
 
 /// The reaper is one task of many, also while each round finds that it was called again.
 #[tokio::test(start_paused = true)]
-async fn a_reaper_that_is_called_again_and_again_lets_other_tasks_run() {
+async fn busy_reaper_lets_other_tasks_run() {
     let timer = system_timer(|builder| builder.tokio(Handle::current()).inline());
     let over = Arc::new(AtomicBool::new(false));
     again_until(timer.clone(), over.clone(), 10_000);

@@ -152,7 +152,7 @@ fn error_in_one_partition_is_answered_at_once() {
 }
 
 #[test]
-fn fetch_of_records_that_are_deleted_is_answered_at_once() {
+fn fetch_of_deleted_records_is_answered_at_once() {
     let broker = Fixture::new(&[]);
     broker.append_replicated();
     broker.append_replicated();

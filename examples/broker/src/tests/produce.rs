@@ -127,7 +127,7 @@ fn follower_that_only_claims_a_record_is_found_out() {
 }
 
 #[test]
-fn a_follower_that_was_killed_counts_once_it_has_caught_up() {
+fn killed_follower_counts_once_it_has_caught_up() {
     let broker = Fixture::new(&[]);
     let in_sync = || broker.partition(0).in_sync_followers();
     // Follower 2 has a record that follower 3 lacks.

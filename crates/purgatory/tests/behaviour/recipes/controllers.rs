@@ -170,7 +170,7 @@ fn joiner_that_dies_is_withdrawn() {
 
 /// "a" may be elected until the controller has "b", which is why "b" is not yet one of enough.
 #[test]
-fn nothing_is_acknowledged_while_the_controller_has_too_few() {
+fn too_few_confirmed_replicas_acknowledge_nothing() {
     let mut cluster = Cluster::of_enough(2, ["leader", "a"]);
     let mut produce = cluster.append(11, ["leader"]);
     cluster.lag_out(11, ["leader"]);

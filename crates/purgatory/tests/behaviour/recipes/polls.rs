@@ -243,7 +243,7 @@ fn requests_refused_by_a_core_are_answered() {
 
 /// Each request is answered: in time, as its time is up, or as the senders are gone.
 #[test]
-fn core_sleeps_until_messages_and_deadlines_and_ends_with_its_senders() {
+fn core_sleeps_until_work_and_ends_with_its_senders() {
     let (outbox, core) = Core::new().unwrap();
     let core = thread::spawn(move || core.run());
     let (client, answers) = mpsc::channel();

@@ -54,7 +54,7 @@ fn produces_end_when_a_lagging_replica_falls_out() {
 
 /// The leader appends a record each 10 ms for a minute, and is always one ahead. "b" stops half way.
 #[test]
-fn a_replica_that_keeps_up_with_a_log_that_grows_stays() {
+fn replica_that_keeps_up_with_a_growing_log_stays() {
     let (timer, orders) = partition();
     let in_sync = || orders.logs.members(&()).len();
     let mut b_has = 0;

@@ -164,7 +164,7 @@ fn a_member_that_joins_twice_at_once_has_one_session() {
 /// A check that found the balances locked would wait for its own thread. When the second balance
 /// overflows, the first account is signalled all the same, and its wait is met.
 #[test]
-fn checks_find_the_lock_free_also_after_an_early_return() {
+fn early_return_signals_after_the_unlock() {
     for (payments, checks) in [([(1, 1), (2, 0)], 2), ([(1, 1), (2, 1)], 1)] {
         let accounts = Accounts {
             balances: Arc::default(),

@@ -81,7 +81,7 @@ fn counts(of_each: u64) -> [(&'static str, u64); 7] {
 /// leaves it to that. Each thread has a purgatory of its own in each round, whose counts each
 /// recorder has to be given whole.
 #[test]
-fn no_count_is_lost_or_doubled_as_recorders_come_and_go() {
+fn changing_recorders_lose_and_double_no_count() {
     let rounds = effort(ROUNDS);
     let stays = recorder();
     let timer = ManualTimer::new();
