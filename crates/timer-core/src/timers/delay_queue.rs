@@ -4,8 +4,9 @@
 //! shared timer it uses one [`Sleep`], which wakes the owner:
 //!
 //! - **Wake before**: a registered sleep is over no later than the wheel's first bucket is due.
-//!   Earlier work moves the sleep forward. When values are removed it stays, and costs at most one
-//!   needless poll. So a poll before that tick has nothing to look for on the wheel.
+//!   Earlier work moves the sleep forward. When values are removed the sleep stays, and costs at
+//!   most one needless poll. So a poll before the sleep's tick has nothing to look for on the
+//!   wheel.
 //! - **Due first**: the ids of due values are popped before the wheel is advanced again. A value
 //!   that was reset meanwhile is back in a bucket, so its old id in the list yields nothing.
 
@@ -23,17 +24,18 @@ use crate::{
     wheel::{node::TaskId, timing_wheel::TimingWheel},
 };
 
-/// Values found due, or handed down to a finer level, by one advance of the wheel.
+/// The most values that one advance of the wheel finds due, or hands down to a finer level.
 const BATCH: usize = 64;
 
-/// Values that become available after a delay each, to the one owner that polls the queue.
+/// Values that each become available after a delay, to the one owner that polls the queue.
 ///
-/// It is like tokio-util's queue of that name, on any runtime: an actor, or a connection's task,
-/// polls it beside its socket.
+/// The queue works as tokio-util's queue of that name, but on any runtime: an actor, or a
+/// connection's task, polls it beside its socket.
 ///
 /// Values come out in order of the tick of their deadline, and never early. A deadline counts from
-/// the call that sets it and rounds up to a tick of the timer; one without delay is due at once.
-/// Values of one tick come in no order, and so do those whose deadline has passed as it is set.
+/// the call that sets it and rounds up to a tick of the timer; a value without delay is due at
+/// once. Values of one tick come out in no order, and neither do values whose deadline has already
+/// passed when it is set.
 ///
 /// ```
 /// use std::time::Duration;
@@ -91,27 +93,29 @@ const BATCH: usize = 64;
 ///
 /// # Cost
 /// [`insert`](Self::insert), [`reset`](Self::reset): a clock read and a place on the wheel, O(1)
-/// for common timeouts. [`remove`](Self::remove): O(1). None locks anything, except that a value
-/// due before all others moves the owner's wake-up, under the lock of one shard of the timer. A
-/// queue in which nothing is due wakes no thread. A value costs about 26 bytes beside an
-/// `Option` of it; a polled queue takes one place on the timer ([`Timer::sleepers`] counts it).
+/// for common timeouts. [`remove`](Self::remove): O(1). None of them locks anything, except that a
+/// value due before all others moves the owner's wake-up, under the lock of one shard of the timer.
+/// A queue in which nothing is due wakes no thread. A value costs about 26 bytes beside an `Option`
+/// of it; a polled queue takes one place on the timer ([`Timer::sleepers`] counts it).
 ///
 /// # Where your code runs
-/// Wakers are called as those of a [`Sleep`] are: by the timer's executor, with nothing locked. One
-/// that waits while the last value is taken out is called by the thread that takes it out.
+/// Wakers are called as those of a [`Sleep`] are: by the timer's executor, with nothing locked. If
+/// the last value is taken out while a waker waits, the thread that takes it out calls the waker.
 /// Values are dropped by the owner's thread: by [`clear`](Self::clear), and with the queue.
 ///
 /// # Which timer
 /// A queue keeps its timer's threads running, with or without other handles, until it is dropped.
-/// On a timer that follows a tokio runtime's clock (`SystemTimerBuilder::tokio`) the queue does.
+/// On a timer that follows a tokio runtime's clock (`SystemTimerBuilder::tokio`) the queue follows
+/// that clock.
 #[must_use = "values come out when it is polled"]
 pub struct DelayQueue<T> {
     wheel: TimingWheel<T>,
-    /// Due first. These are in no bucket of the wheel, unless they were removed or reset since.
+    /// The ids of values found due (Due first). The wheel has the others in its buckets; an id
+    /// yields nothing if its value was removed or reset since.
     due: VecDeque<TaskId>,
     /// Wakes the owner.
     sleep: Sleep,
-    /// The tick until which it sleeps (Wake before); `u64::MAX` for ever.
+    /// The tick until which the owner sleeps (Wake before); `u64::MAX` for ever.
     wake_tick: u64,
     /// The last poll was pending, so the owner waits for a value.
     is_awaited: bool,
@@ -120,11 +124,11 @@ pub struct DelayQueue<T> {
 
 /// The result of looking for due values on the wheel.
 enum Found {
-    /// Some are due.
+    /// Some values are due.
     Due,
-    /// None is due yet, but there are more to hand down.
+    /// No value is due yet, but there are more to hand down.
     More,
-    /// None is due before the owner's wake-up.
+    /// No value is due before the owner's wake-up.
     None,
 }
 
@@ -153,20 +157,21 @@ impl<T> DelayQueue<T> {
         }
     }
 
-    /// After a pause of the process, gives the owner `bound` to read what arrived meanwhile before
-    /// a value comes out, as [`SystemTimerBuilder::grace`](crate::SystemTimerBuilder::grace) does
+    /// Delays values by `bound` after a pause of the process, so that the owner first reads what
+    /// arrived meanwhile, as [`SystemTimerBuilder::grace`](crate::SystemTimerBuilder::grace) does
     /// for tasks. Off by default, and with a bound of zero. O(1).
     ///
-    /// For an owner that polls the queue beside a socket: once the process goes on, values are due
-    /// whose heartbeats lie unread. When a poll comes more than `bound` later than the owner was to
-    /// be woken, due values wait for one more `bound`. Each such period is followed by a poll that
-    /// yields. An owner that was busy for longer than `bound` counts as paused, too; one that left an
-    /// empty queue unpolled does not. After a panic of its [clock](crate::Clock) a timer wakes nobody
-    /// for 100 ms: with a bound below that, the owner counts as paused.
+    /// For an owner that polls the queue beside a socket: after a pause, values are due whose
+    /// heartbeats lie unread. When a poll comes more than `bound` later than the owner was to be
+    /// woken, due values wait for one more `bound`. Each such period is followed by a poll that
+    /// yields. An owner that was busy for longer than `bound` also counts as paused; an owner that
+    /// left an empty queue unpolled does not. After a panic of its [clock](crate::Clock) a timer
+    /// wakes no task for 100 ms: with a bound below that, the owner counts as paused.
     ///
     /// While the queue holds values, an owner that waits is woken at least once each `bound`, so
-    /// that every pause longer than twice the bound is noticed. [`insert_at`](Self::insert_at) and
-    /// [`reset_at`](Self::reset_at) then read the clock, too, when they move the wake-up.
+    /// that every pause longer than twice the bound is noticed. With a grace,
+    /// [`insert_at`](Self::insert_at) and [`reset_at`](Self::reset_at) read the clock when they
+    /// move the wake-up.
     ///
     /// ```
     /// use std::{task::{Context, Waker}, time::Duration};
@@ -189,7 +194,7 @@ impl<T> DelayQueue<T> {
     pub fn grace(mut self, bound: Duration) -> Self {
         let now_ns = self.driver().now_ns();
         self.grace = Grace::new(Some(bound), now_ns);
-        // The wake-up of values that are there already is near, too.
+        // The wake-up for values that are there already moves within the bound.
         if !self.is_empty() {
             self.sleep_until(self.within_bound(self.wake_tick, now_ns));
         }
@@ -211,9 +216,9 @@ impl<T> DelayQueue<T> {
         self.put(deadline, value)
     }
 
-    /// Inserts as [`insert`](Self::insert) does, at a moment of the timer's clock; one before the
-    /// present tick is due at once, in no order among others that are; [`Moment::NEVER`] never. Reads
-    /// no clock.
+    /// Inserts as [`insert`](Self::insert) does, but at a moment of the timer's clock. A moment
+    /// before the present tick is due at once, in no order among the due values; [`Moment::NEVER`]
+    /// is never due. Reads no clock.
     ///
     /// # Errors
     /// Returns an error as [`insert`](Self::insert) does.
@@ -222,13 +227,13 @@ impl<T> DelayQueue<T> {
         self.put(deadline, value)
     }
 
-    /// Reads the clock for the tick of a deadline.
+    /// Returns the tick of the deadline `delay` from now. Reads the clock.
     #[inline]
     fn deadline_after(&mut self, delay: Duration) -> u64 {
         let ticks = self.driver().ticks_after(delay);
         // After an idle time the wheel lags behind the present.
         self.wheel.catch_up(ticks.now);
-        // Without time to wait it is due now, not at the next tick.
+        // With no time to wait, the value is due now, not at the next tick.
         if delay.is_zero() {
             return ticks.now;
         }
@@ -241,8 +246,8 @@ impl<T> DelayQueue<T> {
         if self.driver().is_closed() {
             return Err(ScheduleError::new(value, TimerError::Closed));
         }
-        // An owner may leave an empty queue unpolled: it is not late for the wake-up of before, and
-        // the period of values that are gone is over.
+        // An owner may leave an empty queue unpolled: it is not late for the earlier wake-up, and
+        // the grace period of values that are gone is over.
         if self.is_empty() && self.grace.is_on() {
             self.wake_tick = u64::MAX;
             self.grace.end_period();
@@ -255,8 +260,8 @@ impl<T> DelayQueue<T> {
         Ok(scheduled.id)
     }
 
-    /// Takes a value out before it is polled out; `None` if the queue no longer has it. An owner
-    /// that waits is woken if this was the last one: its next poll yields `None`. O(1).
+    /// Takes a value out before it is polled out; `None` if the queue no longer has it. If this was
+    /// the last value, an owner that waits is woken: its next poll yields `None`. O(1).
     #[inline]
     pub fn remove(&mut self, key: &TaskId) -> Option<T> {
         let value = self.wheel.cancel(*key);
@@ -264,21 +269,21 @@ impl<T> DelayQueue<T> {
         value
     }
 
-    /// Reschedules a value to `delay` from now, earlier or later, due already or not; it keeps
-    /// its key. False if the queue no longer has it. O(1).
+    /// Reschedules a value to `delay` from now, earlier or later, due already or not; the value
+    /// keeps its key. Returns false if the queue no longer has it. O(1).
     pub fn reset(&mut self, key: &TaskId, delay: Duration) -> bool {
         let deadline = self.deadline_after(delay);
         self.move_to(key, deadline)
     }
 
-    /// Resets as [`reset`](Self::reset) does, to a moment of the timer's clock, as in
+    /// Resets as [`reset`](Self::reset) does, but to a moment of the timer's clock, as in
     /// [`insert_at`](Self::insert_at).
     pub fn reset_at(&mut self, key: &TaskId, deadline: Moment) -> bool {
         let deadline = self.driver().config.tick.deadline_at(deadline);
         self.move_to(key, deadline)
     }
 
-    /// Reschedules a value to a tick. False if the queue no longer has it.
+    /// Reschedules a value to a tick. Returns false if the queue no longer has it.
     fn move_to(&mut self, key: &TaskId, deadline: u64) -> bool {
         let Some(due) = self.wheel.reschedule(*key, deadline) else {
             return false;
@@ -299,20 +304,20 @@ impl<T> DelayQueue<T> {
 
     /// Yields the next value whose time has come; `None` when the queue is empty.
     ///
-    /// When nothing is due the context's waker is called once something is, also if that is
-    /// inserted later, or once all values were taken out otherwise. So it is after `None`, once a
-    /// value that was inserted since is due: an owner that has more to do may poll an empty queue
-    /// whenever it is awake.
-    /// As with every poll function only the latest waker counts, and it may be called without need.
+    /// When nothing is due, the context's waker is called once a value is, even one that is
+    /// inserted later, or once all values were taken out otherwise. After `None` the waker is
+    /// called once a value that was inserted since is due, so an owner that has more to do may poll
+    /// an empty queue whenever it is awake. As with every poll function only the latest waker
+    /// counts, and it may be called without need.
     ///
-    /// A poll does a bounded amount of work. One that hands 64 values down to a finer level, and
-    /// finds none due, calls the waker and is pending. A task of tokio that has used up its cooperative
-    /// budget yields first (feature `tokio`).
+    /// A poll does a bounded amount of work: after handing 64 values down to a finer level without
+    /// finding one due, it calls the waker and is pending. In a task of tokio that has used up its
+    /// cooperative budget a poll yields first (feature `tokio`).
     ///
     /// # Errors
     /// [`TimerError::Closed`] after the timer's shutdown, which wakes the owner, when values are
-    /// left that are not due yet: nothing will wake it for them.
-    /// [`drain`](Self::drain) takes them back. Due ones still come out.
+    /// left that are not due yet: nothing will wake the owner for them. [`drain`](Self::drain)
+    /// takes them back. Due values still come out.
     ///
     /// # Cost
     /// O(1) for a value, one clock read for up to 64 of them. A pending poll also takes the lock of
@@ -334,7 +339,7 @@ impl<T> DelayQueue<T> {
                 spend_budget();
                 return Poll::Ready(Some(Ok(expired)));
             }
-            // 2. The next of them, up to the present.
+            // 2. Look for more, up to the present.
             match self.find_due() {
                 Found::Due => continue,
                 Found::More => {
@@ -344,24 +349,24 @@ impl<T> DelayQueue<T> {
                 }
                 Found::None => {}
             }
-            // 3. None: the owner is woken when the first bucket is due (Wake before).
+            // 3. None is due: the owner is woken when the first bucket is due (Wake before).
             let slept = self.sleep.poll_now(context.waker());
             let is_empty = self.wheel.is_empty();
             match slept {
-                // Registered, also when the queue is empty: the owner is woken for what is inserted.
+                // Registered even when the queue is empty: a value inserted later wakes the owner.
                 Poll::Pending if is_empty => return Poll::Ready(None),
                 Poll::Pending => {
                     self.is_awaited = true;
                     return Poll::Pending;
                 }
-                // That time has come since. The owner is not registered: look again, also by a clock
-                // that shows less than it did as the wake-up was set.
+                // The time has come since. The owner is not registered: look again, even by a clock
+                // that shows less than it did when the wake-up was set.
                 Poll::Ready(Ok(())) => {
                     let tick = self.driver().config.tick;
                     self.wake_tick = self.wake_tick.min(tick.round_down(self.sleep.now_ns()));
                 }
                 Poll::Ready(Err(_)) if is_empty => return Poll::Ready(None),
-                // A closed timer does not wake it at the end of a period: due values come now.
+                // A closed timer does not wake the owner after a grace period: due values come now.
                 Poll::Ready(Err(_)) if self.driver().is_closed() && self.grace.end_period() => {
                     self.wake_tick = 0;
                 }
@@ -380,18 +385,18 @@ impl<T> DelayQueue<T> {
     }
 
     /// Returns the time until the queue has work: a value is due, or values are handed down to a
-    /// finer level; zero when it has some now, and `None` when the queue is empty. So no value is
-    /// due before. With a [grace](Self::grace) it is at most its bound, rounded up to a tick, and
-    /// during a period the rest of that. O(1); reads the clock.
+    /// finer level. Zero when it has work now, `None` when it is empty. No value is due before that
+    /// time. With a [grace](Self::grace) it is at most the bound, rounded up to a tick, and during
+    /// a grace period the rest of the period. O(1); reads the clock.
     pub fn next_due_in(&mut self) -> Option<Duration> {
         if self.wheel.is_empty() {
             return None;
         }
-        // Ids in the list may be stale. Then this is too early by one poll.
+        // Ids in the list may be stale. Then the result is too early by one poll.
         let mut due = self.wheel.now();
         if self.due.is_empty() {
             due = self.wheel.next_due()?;
-            // With a grace it is to be polled by its wake-up, and not before the end of a period.
+            // With a grace, poll by the wake-up, and not before the end of a period.
             if self.grace.is_on() {
                 due = self.wake_tick;
             }
@@ -425,7 +430,7 @@ impl<T> DelayQueue<T> {
         values
     }
 
-    /// Drops all values. Keys from before name nothing, and an owner that waits is woken, as after
+    /// Drops all values. Earlier keys then name nothing, and an owner that waits is woken, as after
     /// [`remove`](Self::remove). O(n).
     pub fn clear(&mut self) {
         drop(self.drain());
@@ -446,7 +451,7 @@ impl<T> DelayQueue<T> {
             self.sleep_until(tick.deadline(now_ns, rest));
             return Found::None;
         }
-        // 3. A bounded number of them. Until the wake-up is set (4) the next poll looks again.
+        // 3. Take a bounded number. Until the wake-up is set (4) the next poll looks again.
         self.wake_tick = now;
         let due = &mut self.due;
         let advanced = (self.wheel).advance(now, BATCH, |task| due.push_back(task.id()));
@@ -469,7 +474,7 @@ impl<T> DelayQueue<T> {
 
     /// Returns the rest of a grace period that is under way or begins now.
     fn grace_rest(&mut self, now_ns: u64) -> Option<Duration> {
-        // A timer that is shut down wakes nobody at its end, and without values nothing waits.
+        // A timer that is shut down wakes no owner then, and without values nothing waits.
         if self.driver().is_closed() || self.is_empty() {
             return None;
         }
@@ -477,7 +482,7 @@ impl<T> DelayQueue<T> {
         self.grace.rest(now_ns, planned_ns)
     }
 
-    /// Returns the tick, or with a grace one that is no more than its bound away.
+    /// Returns `tick`, or with a grace the tick that is its bound away, if that is earlier.
     fn within_bound(&self, tick: u64, now_ns: u64) -> u64 {
         let last = (self.driver().config.tick).deadline(now_ns, self.grace.bound());
         tick.min(last)
@@ -493,7 +498,7 @@ impl<T> DelayQueue<T> {
         }
     }
 
-    /// Wakes an owner that waits for a value, if there is none any more.
+    /// Wakes an owner that waits for a value, if no value is left.
     fn wake_if_empty(&mut self) {
         if self.is_awaited && self.wheel.is_empty() {
             self.is_awaited = false;
@@ -501,11 +506,11 @@ impl<T> DelayQueue<T> {
         }
     }
 
-    /// Moves the owner's wake-up forward to a tick, if it is later.
+    /// Moves the owner's wake-up forward to a tick, if it is set to a later one.
     fn wake_by(&mut self, due: u64) {
         if due < self.wake_tick {
             self.sleep_until(due);
-            // With a grace it comes sooner. If the clock panics here, it comes in time.
+            // With a grace the wake-up comes sooner. If the clock panics here, it comes in time.
             if self.grace.is_on() {
                 self.sleep_until(self.within_bound(due, self.sleep.now_ns()));
             }
@@ -526,7 +531,7 @@ impl<T> DelayQueue<T> {
 
 opaque!([T] DelayQueue<T>, len: len());
 
-/// No value is pinned in it.
+/// The queue pins no value.
 impl<T> Unpin for DelayQueue<T> {}
 
 #[cfg(test)]
@@ -550,7 +555,7 @@ mod tests {
             let key = queue.insert(value, SECOND * 70).unwrap();
             queue.remove(&key).unwrap();
             let (polled, steps) = steps_of(|| queue.poll_expired(&mut context));
-            // They find the owner's waker on the timer.
+            // The steps find the owner's waker on the timer.
             assert!(polled.is_pending() && steps <= 2, "{steps} steps");
         }
     }

@@ -13,13 +13,13 @@ use crate::{
     timers::{TimerError, periodic::Pace, sleep::Sleep, task_timer::TimerInner},
 };
 
-/// Yields a tick each period. Made by [`Timer::interval`](crate::Timer::interval). `Send`, `Sync`
-/// and `Unpin`, for any runtime.
+/// Ticks that come once each period. Made by [`Timer::interval`](crate::Timer::interval). `Send`,
+/// `Sync` and `Unpin`, for any runtime.
 ///
-/// A tick is due a whole number of periods after the first, to the nanosecond, however late the
-/// others were taken. Ticks that were not taken before the next was due are skipped, as the starts
-/// of a task at a fixed rate are. A tick costs as much as a [`Sleep`], and its wakers run where those
-/// of a `Sleep` run.
+/// Each tick is due a whole number of periods after the first, to the nanosecond, however late the
+/// earlier ticks were taken. Ticks that were not taken before the next was due are skipped, as the
+/// starts of a task at a fixed rate are. A tick costs as much as a [`Sleep`], and its wakers run
+/// where those of a `Sleep` run.
 ///
 /// ```
 /// use std::{pin::pin, task::{Context, Poll, Waker}, time::Duration};
@@ -41,8 +41,9 @@ use crate::{
 /// ```
 ///
 /// # Another beat
-/// A [`Sleep`] that is reset has any: by [`reset`](Sleep::reset) a period lies between the end of the
-/// work and the next tick, by [`reset_to`](Sleep::reset_to) each missed tick follows at once.
+/// For any other beat, reset a [`Sleep`]. With [`reset`](Sleep::reset) a period lies between the
+/// end of the work and the next tick; with [`reset_to`](Sleep::reset_to) each missed tick follows
+/// at once.
 ///
 /// ```
 /// use std::time::Duration;
@@ -86,8 +87,8 @@ impl Interval {
         Ok(interval)
     }
 
-    /// Sleeps until the timer's tick at which the next one is due, or that follows. So one of a
-    /// nanosecond yields once in a tick of the timer, and does not keep its task from waiting.
+    /// Sleeps until the first tick of the timer that is not before the interval's next tick. So an
+    /// interval of a nanosecond yields once in a tick of the timer, and lets its task wait.
     fn sleep_until_next(&mut self) {
         let tick = self.sleep.tick();
         let due = tick.deadline_at(self.next);

@@ -25,17 +25,18 @@ use crate::{
     wheel::geometry::WheelSize,
 };
 
-/// A timer whose time passes only in [`advance`](Self::advance). A handle: clones are the same
-/// timer. It schedules, sleeps and ends as every [`Timer`] does, to which it derefs.
+/// A timer whose time passes only in [`advance`](Self::advance). A handle: all clones refer to the
+/// same timer. It derefs to [`Timer`], whose methods schedule, sleep and shut down.
 ///
-/// Due tasks run inline, on the advancing thread, tick by tick. Overdue ones run by deadline, and
-/// those of one deadline in the order in which they were scheduled first: one that was rescheduled
-/// keeps its place in that. Owners of wheels come one after the other, in the order in which they were
-/// attached: the timer's tasks are the first, its sleeps are attached when the first one is made.
+/// Due tasks run inline, on the advancing thread, tick by tick. Overdue tasks run in the order of
+/// their deadlines. Tasks with the same deadline run in the order in which they were first
+/// scheduled, which rescheduling does not change. Owners of wheels come one after the other, in the
+/// order in which they were attached. The timer's tasks are the first; its sleeps are attached when
+/// the first one is made.
 ///
 /// A sleep that is registered while another thread advances beyond its time is woken by the next
-/// [`advance`](Self::advance). While a task runs the clock shows its tick, so a task that it
-/// schedules falls due in order.
+/// [`advance`](Self::advance). While a task runs, the clock shows the task's tick, so tasks that it
+/// schedules fall due in order.
 ///
 /// ```
 /// use std::{sync::mpsc, time::Duration};
@@ -85,26 +86,27 @@ impl ManualTimer {
         }
     }
 
-    /// Advances the clock by `by`. All tasks that fall due run here, in order, before this returns.
-    /// Called inside one of those tasks (or on another thread meanwhile), it only moves the running
-    /// call's goal further and returns at once. For blocking waits a task runs on a timer's thread.
+    /// Advances the clock by `by`. All tasks that fall due run on this thread, in order, before the
+    /// call returns. Called inside one of those tasks (or on another thread meanwhile), it only
+    /// moves the running call's goal further and returns at once. For blocking waits, a task counts
+    /// as running on a timer's thread.
     ///
-    /// Time jumps from one tick that has work to the next, however long `by` is. O(owners of
-    /// wheels) for each of these ticks, beside the tasks that are due or handed down; a wheel is
-    /// locked only if it is due, or was locked since the last tick. After shutdown it moves the
-    /// clock alone.
+    /// Time jumps from one tick that has work to the next, however long `by` is. Each of these
+    /// ticks costs O(owners of wheels), beside the tasks that are due or handed down; a wheel is
+    /// locked only if it is due, or was locked since the last tick. After shutdown the call moves
+    /// only the clock.
     ///
     /// # Panics
-    /// A panic of an owner of wheels ([`WheelOwner`](crate::driver::WheelOwner)) ends this call.
-    /// One of a task does not.
+    /// A panic of an owner of wheels ([`WheelOwner`](crate::driver::WheelOwner)) ends this call. A
+    /// panic of a task does not.
     pub fn advance(&self, by: Duration) {
         self.advance_from(|goal_ns| later_ns(goal_ns, by));
     }
 
-    /// Advances to the goal that `further` makes of the present one, which without a running call is
-    /// now.
+    /// Advances to the goal that `further` computes from the present goal, or from now if no call
+    /// is running.
     fn advance_from(&self, further: impl FnOnce(u64) -> u64) {
-        // 1. Set the goal. A running call goes on to one that is moved further.
+        // 1. Set the goal. A running call goes on to the new goal.
         let mut target_ns = self.target_ns.lock();
         let from_ns = target_ns.unwrap_or(self.clock.now_ns());
         let is_running = target_ns.replace(further(from_ns)).is_some();
@@ -112,8 +114,8 @@ impl ManualTimer {
         if is_running {
             return;
         }
-        // 2. From tick to tick until it is reached, with nothing locked. A panic of an owner of
-        //    wheels ends this call, and no later one takes it for running.
+        // 2. Go from tick to tick until the goal is reached, with nothing locked. If an owner of
+        //    wheels panics, clear the goal, so that no later call takes this one for running.
         let stepped = catch_unwind(AssertUnwindSafe(|| while self.step() {}));
         if let Err(panicked) = stepped {
             *self.target_ns.lock() = None;
@@ -138,7 +140,7 @@ impl ManualTimer {
     }
 
     /// Advances to the next moment at which any wheel has work, and does that work. Returns false
-    /// when none has, or while an [`advance`](Self::advance) is running.
+    /// when no wheel has any, or while an [`advance`](Self::advance) is running.
     pub fn advance_to_next(&self) -> bool {
         if self.is_advancing() {
             return false;
@@ -146,16 +148,16 @@ impl ManualTimer {
         let Some(due_ns) = self.next_due_ns() else {
             return false;
         };
-        // A moment, no duration: another thread may have advanced meanwhile.
+        // The goal is a moment, not a duration: another thread may have advanced meanwhile.
         self.advance_from(|goal_ns| goal_ns.max(due_ns));
         true
     }
 
     /// Returns the time until any wheel has work: a task is due, or tasks are handed down to a
     /// finer level. `None` when nothing is pending, or only at the end of time, and after shutdown.
-    /// An event loop sleeps for this long at most, then calls [`advance`](Self::advance). It counts
-    /// from this timer's clock, so what the loop has worked since the last advance is to be
-    /// subtracted, or makes tasks late. O(owners of wheels); each wheel that was locked since the last
+    /// An event loop sleeps for this long at most, then calls [`advance`](Self::advance). The time
+    /// counts from this timer's clock, so subtract the time that the loop has worked since the last
+    /// advance, or tasks are late. O(owners of wheels); each wheel that was locked since the last
     /// call is locked for a moment.
     ///
     /// ```
@@ -178,19 +180,20 @@ impl ManualTimer {
         Some(Duration::from_nanos(until_ns))
     }
 
-    /// Returns the clock of this timer, to be read. While a task runs it shows the task's tick.
+    /// Returns a clock that reads this timer's time. While a task runs, it shows the task's tick.
     pub fn clock(&self) -> impl Clock + Clone + use<> {
         self.clock.clone()
     }
 
-    /// Advances the clock by `by` while a runtime's tasks run. They run until they wait, then time
-    /// goes on to the next moment at which any wheel has work, and so on to the end of `by`. With
-    /// zero only due tasks run. For tests on a runtime of one thread.
+    /// Advances the clock by `by` while a runtime's tasks run. The tasks run until they all wait,
+    /// then time goes on to the next moment at which any wheel has work, and so on to the end of
+    /// `by`. With a `by` of zero only due tasks run. For tests on a runtime of one thread.
     ///
-    /// Tasks count as waiting once they were let run 64 times and nothing of this timer changed. (A
-    /// `DelayQueue` or a sleep that yields with more to do is a change.) While another thread
-    /// advances, this one waits for that. Inside one of the timer's tasks, as by a `block_on`, it
-    /// moves the goal of the running call, as [`advance`](Self::advance) does.
+    /// Tasks count as waiting once this call has let them run 64 times and nothing of this timer
+    /// has changed. (A `DelayQueue` or a sleep that yields with more to do counts as a change.)
+    /// While another thread advances, this call waits for it. Inside one of the timer's tasks, for
+    /// example in a `block_on`, it moves the goal of the running call, as
+    /// [`advance`](Self::advance) does.
     ///
     /// # Cancel safety
     /// A dropped call leaves the clock part-way, at the last moment whose work it has done. No work
@@ -221,9 +224,9 @@ impl ManualTimer {
         let end = self.clock.now() + by;
         loop {
             self.let_tasks_run().await;
-            // Inside a task the clock stands, and the goal alone moves.
+            // Inside a task the clock stands still, and only the goal moves.
             let is_inside = self.is_advancing() && on_timer_thread();
-            // Asked once: another thread may cancel what is next.
+            // Ask once: another thread may cancel the next task meanwhile.
             let until_ns = end.max(self.clock.now()).as_nanos();
             match self.next_due_ns() {
                 Some(due_ns) if due_ns <= until_ns && !is_inside => {
@@ -232,11 +235,11 @@ impl ManualTimer {
                 _ => break,
             }
         }
-        // No work lies on the last stretch.
+        // The last stretch has no work.
         self.advance_from(|goal_ns| goal_ns.max(end.as_nanos()));
     }
 
-    /// Returns what its owners of wheels share.
+    /// Returns the state that the timer's owners of wheels share.
     fn shared(&self) -> &Shared {
         &self.timer.inner().driver.shared
     }
@@ -248,8 +251,8 @@ impl ManualTimer {
         poll_fn(|context| {
             // A change shows that a task did something.
             let now = Some(self.agenda.changes(self.shared()));
-            // 64 times in a row without a change: the tasks wait. What another thread advances meanwhile
-            // is waited for: a goal of this one would be added to that.
+            // After 64 times in a row without a change, the tasks wait. While another thread
+            // advances, do not count: a goal of this call would be added to that of the other.
             let is_elsewhere = self.is_advancing() && !on_timer_thread();
             if now != seen {
                 quiet = 0;
@@ -284,8 +287,8 @@ impl ManualTimer {
         Some(self.tick().start_ns(self.next_tick()?))
     }
 
-    /// Does the work of one owner at the next tick that has any, or moves on to the goal; false when
-    /// there.
+    /// Does the work of one owner at the next tick that has any, or moves the clock to the goal.
+    /// Returns false once the goal is reached.
     fn step(&self) -> bool {
         // 1. The next tick with work, if it is not beyond the goal.
         let Some(target_ns) = *self.target_ns.lock() else {
@@ -299,8 +302,9 @@ impl ManualTimer {
         // 2. While its tasks run, the clock shows their tick.
         self.clock.advance_to(tick.start_ns(next_tick));
         let now_tick = tick.round_down(self.clock.now_ns());
-        // 3. The first owner that is due runs its tasks. The next step goes on with the others.
-        //    They count as a timer's: a blocking wait in one would wait for this very call.
+        // 3. The first owner that is due runs its tasks. The next step goes on with the others. The
+        //    tasks count as on a timer's thread: a blocking wait in one would wait for this very
+        //    call.
         if let Some(owner) = self.agenda.first_due(self.shared(), now_tick) {
             inside_timer(|| self.advance_owner(owner, now_tick));
         }
@@ -315,7 +319,7 @@ impl ManualTimer {
                 self.shared().count(advanced);
             }
         };
-        // A panic keeps back nothing that fell due before it.
+        // A panic holds back no task that fell due before it.
         let advanced = catch_unwind(AssertUnwindSafe(advance_all));
         owner.wheels.round_over();
         if let Err(panicked) = advanced {
@@ -323,7 +327,7 @@ impl ManualTimer {
         }
     }
 
-    /// Ends an `advance` at its goal; true if another call moved that meanwhile.
+    /// Ends an `advance` at its goal. Returns true if another call has moved the goal meanwhile.
     fn reach(&self, target_ns: u64) -> bool {
         self.clock.advance_to(target_ns);
         let mut goal_ns = self.target_ns.lock();

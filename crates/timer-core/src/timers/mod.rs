@@ -1,5 +1,5 @@
-//! The timers that users hold, one with a thread and one that the program advances; the tasks,
-//! sleeps and queues on them; and their errors.
+//! The timers that users hold: one with a thread, one that the program advances. Then the tasks,
+//! sleeps and queues on them, and their errors.
 
 use std::{error::Error, fmt, io};
 
@@ -24,8 +24,8 @@ const FORKED: &str = "the timer's threads are in the process that this one was f
 
 /// A task that runs when its time has come. Every `FnOnce()` is one.
 ///
-/// It runs on the timer's executor, with nothing of the timer locked, so it may schedule and
-/// cancel, itself included. A panic in it is contained.
+/// The task runs on the timer's executor while no lock of the timer is held, so it may schedule and
+/// cancel tasks, itself included. A panic in it is contained.
 pub trait TimerTask: Send + 'static {
     /// Runs the task.
     fn run(self: Box<Self>);
@@ -47,19 +47,19 @@ impl fmt::Debug for dyn TimerTask {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The operating system gave no thread.
+    /// The operating system did not start a thread.
     Thread(io::Error),
     /// The number of shards is not a power of two from 1 to [`MAX_SHARDS`](crate::MAX_SHARDS).
     Shards(usize),
     /// The timer, or the runtime that it is on, has been shut down.
     Closed,
-    /// The timer was built before this process was forked, and has no thread in it.
+    /// The timer was built before this process was forked, and has no threads in it.
     Forked,
-    /// The tokio runtime of the timer was built without time (`enable_time`). tokio panics then;
-    /// the panic is contained, but the program's panic hook sees it.
+    /// The tokio runtime of the timer was built without time (`enable_time`). tokio panics in that
+    /// case; the panic is contained, but the program's panic hook sees it.
     #[cfg(feature = "tokio")]
     NoTime,
-    /// There is no tokio runtime here, whose timer [`Timer::tokio`](crate::Timer::tokio) could be.
+    /// [`Timer::tokio`](crate::Timer::tokio) was called outside a tokio runtime.
     #[cfg(feature = "tokio")]
     NoRuntime,
 }
@@ -92,8 +92,8 @@ impl Error for BuildError {
 
 /// The error of a task that could not be scheduled. It hands the task back.
 ///
-/// It is `Send` and `Sync` for every task that is `Send`, so `?` converts it into `anyhow::Error`,
-/// with the task inside. [`TimerError`] is the error without the task.
+/// The error is `Send` and `Sync` for every task that is `Send`, so `?` converts it into
+/// `anyhow::Error`, with the task inside. [`TimerError`] is the same error without the task.
 ///
 /// ```
 /// use std::time::Duration;
@@ -122,7 +122,7 @@ impl<T> ScheduleError<T> {
         }
     }
 
-    /// Hands a task back that a wheel has no place for.
+    /// Hands back a task for which the wheel has no place.
     pub(crate) fn full(task: T) -> Self {
         let limit = MAX_TASKS as usize;
         ScheduleError::new(task, TimerError::Full { limit })
@@ -141,24 +141,25 @@ impl<T> From<ScheduleError<T>> for TimerError {
 }
 
 /// The reason why a task could not be scheduled, a sleep did not sleep, or a future was too late. A
-/// [`ScheduleError`] has the task beside it.
+/// [`ScheduleError`] holds it together with the task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TimerError {
     /// The timer has been shut down.
     Closed,
-    /// The timer was built before this process was forked, and has no thread in it: build another
-    /// one here. Found when a task or sleep would have to wake a thread, and from then on; one that
-    /// is due after others that were pending at the fork is accepted, and never fires.
+    /// The timer was built before this process was forked, and has no threads in it: build another
+    /// timer here. The timer notices this when a task or sleep would have to wake a thread, and
+    /// returns this error from then on. A task or sleep that is due after others that were pending
+    /// at the fork is accepted, and never fires.
     Forked,
-    /// A shard of the timer, or the queue, holds this many pending tasks, and takes no more.
+    /// A shard of the timer, or the queue, holds `limit` pending tasks, and takes no more.
     Full {
         /// The number of those tasks.
         limit: usize,
     },
-    /// A period of zero would run without end.
+    /// The period is zero: the task would run without end.
     ZeroPeriod,
-    /// A [`timeout`](crate::timeout): the time is up.
+    /// The time of a [`timeout`](crate::timeout) is up.
     Elapsed,
 }
 

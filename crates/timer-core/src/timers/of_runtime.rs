@@ -1,4 +1,4 @@
-//! The timers of tokio runtimes, one each: made when they are first asked for.
+//! The timers of tokio runtimes, one for each, made on first use.
 
 use std::{future::pending, mem};
 
@@ -9,15 +9,15 @@ use crate::{
     timers::{BuildError, system::SystemTimer, timer::Timer},
 };
 
-/// The timers of the runtimes that asked, each until its runtime goes.
+/// The timers of the runtimes that asked for one, each until its runtime is dropped.
 static OF_RUNTIMES: Mutex<Vec<(Id, Timer)>> = Mutex::new(Vec::new());
 
 impl Timer {
-    /// (Feature `tokio`.) Returns the timer of the tokio runtime that this is called in, which the
-    /// first call makes: without a thread, and on the runtime's clock. So a test with a paused clock
-    /// runs the lines of the program. It goes with the runtime, which has a task for that, and with the
-    /// last handle its pending tasks do. See
-    /// [`SystemTimerBuilder::tokio`](crate::SystemTimerBuilder::tokio), which makes one with other
+    /// (Feature `tokio`.) Returns the timer of the tokio runtime that the caller runs in, made by
+    /// the first call: without a thread, and on the runtime's clock. So a test with a paused clock
+    /// runs the lines of the program. A task of the runtime drops the timer with the runtime; its
+    /// pending tasks are dropped with the last handle.
+    /// [`SystemTimerBuilder::tokio`](crate::SystemTimerBuilder::tokio) makes a timer with other
     /// settings. O(runtimes).
     ///
     /// ```
@@ -39,27 +39,28 @@ impl Timer {
     /// [`BuildError::NoRuntime`] outside a runtime, [`BuildError::NoTime`] in one without time,
     /// [`BuildError::Closed`] in one that has been shut down.
     pub fn tokio() -> Result<Timer, BuildError> {
-        // 1. The one that was made before.
+        // 1. Return the timer that was made before.
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
         let id = runtime.id();
         if let Some(timer) = find(&OF_RUNTIMES.lock(), id) {
             return Ok(timer);
         }
-        // 2. Made with nothing locked: a panic hook may run. Another task may come first.
+        // 2. Make one with nothing locked, as a panic hook may run. Another task may come first.
         let made = SystemTimer::builder().name("tokio").tokio(runtime.clone());
         let timer = Timer::from(made.build()?);
         let mut timers = OF_RUNTIMES.lock();
         if let Some(first) = find(&timers, id) {
             return Ok(first);
         }
-        // 3. It takes the place of one that is over, which is dropped after unlocking.
+        // 3. It takes the place of a timer that was shut down, which is dropped after unlocking.
         if let Some((_, place)) = timers.iter_mut().find(|(of, _)| *of == id) {
             let gone = mem::replace(place, timer.clone());
             drop(timers);
             gone.let_go();
             return Ok(timer);
         }
-        // 4. Or it is the runtime's first, which a task of the runtime takes out as it goes.
+        // 4. Or it is the runtime's first. A task of the runtime takes it out as the runtime is
+        //    dropped.
         timers.push((id, timer.clone()));
         drop(timers);
         drop(runtime.spawn(TakenOut(id).at_the_end()));
@@ -67,11 +68,11 @@ impl Timer {
     }
 }
 
-/// Takes the timer of a runtime out as it is dropped.
+/// Takes the timer of a runtime out when this is dropped.
 struct TakenOut(Id);
 
 impl TakenOut {
-    /// Is dropped with the runtime that it is spawned on.
+    /// Waits until it is dropped with the runtime that it is spawned on.
     async fn at_the_end(self) {
         pending::<()>().await;
     }
@@ -82,7 +83,7 @@ impl Drop for TakenOut {
         let mut timers = OF_RUNTIMES.lock();
         let place = timers.iter().position(|(of, _)| *of == self.0);
         let gone = place.map(|place| timers.swap_remove(place));
-        // Its tasks are the user's: dropped with nothing locked.
+        // The timer's tasks are the user's: drop them with nothing locked.
         drop(timers);
         drop(gone);
     }

@@ -1,6 +1,6 @@
 //! Tasks that run again and again: [`Periodic`].
 //!
-//! Each run of a periodic task puts it back onto the wheel at its end. So a run never overlaps the
+//! At the end of each run a periodic task is put back onto the wheel. So a run never overlaps the
 //! next, runs do not pile up behind a slow one, and stopping from inside the task is no special
 //! case. The task is boxed once and moves between wheel and executor.
 
@@ -57,9 +57,9 @@ impl Pace {
 
 /// A task that runs again and again, until it is cancelled or the timer is shut down or dropped.
 ///
-/// A panic in one run is contained, counted and reported, and the task runs again. If at the end of
-/// a run the timer is full ([`TimerError::Full`]), the task ends, which is counted and reported as a
-/// panic is. Dropping this does not cancel the task.
+/// A panic in one run is contained, counted and reported, and the task runs again. If the timer is
+/// full at the end of a run ([`TimerError::Full`]), the task ends, which is counted and reported as
+/// a panic is. Dropping this handle does not cancel the task.
 ///
 /// ```
 /// use std::{sync::mpsc, time::Duration};
@@ -84,7 +84,7 @@ pub struct Periodic {
 struct Shared {
     state: Mutex<State>,
     run_over: Condvar,
-    /// The process that scheduled the task. A run that was under way at a fork is not in the child.
+    /// The process that scheduled the task. A run under way at a fork does not exist in the child.
     home: Home,
     /// Weak: the task lies on these wheels, and must not keep its timer alive.
     tasks: Weak<Tasks<Boxed>>,
@@ -94,7 +94,7 @@ struct Shared {
 struct State {
     /// The pending run; none while the task runs.
     waiting: Option<TimerHandle>,
-    /// The thread of a run that was begun.
+    /// The thread of the run that has begun and is not over.
     run_by: Option<ThreadId>,
     over: bool,
 }
@@ -147,9 +147,9 @@ impl Periodic {
 
     /// Cancels the task and waits until a run that began is over. Once this has returned true, the
     /// task neither runs nor is called. On a thread of a timer, inside the task, and in a child of
-    /// `fork` for a task of its parent, it does not wait, and returns false while a run goes on.
-    /// (Hold no lock that the task takes. On an executor of your own two tasks must not wait for each
-    /// other.)
+    /// `fork` for a task of its parent, the call does not wait, and returns false while a run goes
+    /// on. (Hold no lock that the task takes. On an executor of your own two tasks must not wait
+    /// for each other.)
     ///
     /// ```
     /// use std::{sync::{Arc, atomic::{AtomicBool, Ordering::SeqCst}}, time::Duration};
@@ -172,7 +172,7 @@ impl Periodic {
         let Some(thread) = state.run_by else {
             return true;
         };
-        // Inside the task, or on a timer's thread, it might wait for itself.
+        // Inside the task, or on a timer's thread, the call might wait for itself.
         let runs_here = thread == thread::current().id();
         if runs_here || on_timer_thread() || self.shared.home.is_elsewhere() {
             return false;
@@ -182,14 +182,14 @@ impl Periodic {
         true
     }
 
-    /// Returns true until it is cancelled, has ended since its timer was full, or its timer is shut
-    /// down or dropped: then no run falls due any more. One that fell due before still begins, as every
-    /// task does, unless it is cancelled. O(1).
+    /// Returns true until the task is cancelled, has ended because its timer was full, or its timer
+    /// is shut down or dropped: then no run falls due any more. A run that fell due before still
+    /// begins, as every task does, unless it is cancelled. O(1).
     pub fn is_active(&self) -> bool {
         if self.shared.state.lock().over {
             return false;
         }
-        // With nothing locked: this may be the last to hold the tasks, and drops them then.
+        // With nothing locked: this may be the last reference to the tasks, and then drops them.
         let tasks = self.shared.tasks();
         tasks.is_some_and(|tasks| !tasks.driver().is_closed())
     }
@@ -237,7 +237,7 @@ impl<F: FnMut() + Send + 'static> Task<F> {
     fn put_back(self: Box<Self>, tasks: &TaskTimer<Boxed>) -> Result<(), TimerError> {
         let shared = self.shared.clone();
         let due_ns = self.due_ns;
-        // Locked over the insertion: a cancel comes before it, or finds the handle.
+        // Locked during the insertion, so that a cancel comes before it or finds the handle.
         let mut state = shared.state.lock();
         if state.over {
             drop(state); // the task is dropped with nothing locked
@@ -274,19 +274,19 @@ impl<F: FnMut() + Send + 'static> TimerTask for Task<F> {
         // 3. It goes back onto the wheel, unless the timer is gone.
         let Some(tasks) = self.shared.tasks() else {
             drop(self);
-            // The job that runs this still has the hook: a panic goes on to it.
+            // The job that runs this task still has the panic hook: let the panic go on to it.
             if let Err(panicked) = result {
                 resume_unwind(Box::new(panicked));
             }
             return;
         };
-        // By a clock that panics, the run took no time.
+        // If the clock panics, the run counts as having taken no time.
         let ended_ns = contain(|| tasks.driver().now_ns());
         let counted_ns = *ended_ns.as_ref().unwrap_or(&self.due_ns);
         self.due_ns = self.pace.next_ns(self.due_ns, counted_ns);
-        // A task that goes no further is dropped, and may panic.
+        // A task that is not put back is dropped here, and may panic.
         let put_back = contain(|| self.put_back(&tasks));
-        // After a shutdown it just ends. Without a place for it, that is told as a panic is.
+        // After a shutdown the task just ends. If it finds no place, report that as a panic.
         let full = match put_back {
             Ok(Err(full @ TimerError::Full { .. })) => {
                 Some(format!("a periodic task has ended: {full}"))
@@ -341,7 +341,7 @@ mod tests {
             let tasks = TaskTimer::on(Arc::new(driver), <dyn TimerTask>::run, None);
             let act = move || panics.store(true, SeqCst);
             let beat = start(&tasks, MS, pace, act).unwrap();
-            // Each run is followed by a clock that panics, and by the next run.
+            // After each run the clock panics, and the next run follows.
             for run in 1..=3 {
                 assert_eq!(tasks.tasks.advance(0, run).fired, 1, "{pace:?}, run {run}");
                 tasks.tasks.clone().round_over();
@@ -360,7 +360,7 @@ mod tests {
         let mut driver = Driver::new();
         driver.executors_mut().panics = Arc::new(Panics::new(report));
         let tasks = TaskTimer::on(Arc::new(driver), <dyn TimerTask>::run, None);
-        // A run, after which others have taken all places.
+        // During its run the other tasks take all places.
         let others = tasks.clone();
         let take_all = move || {
             others.tasks.make_no_place();

@@ -1,11 +1,11 @@
-//! `Sleep`: a future that is ready at its time, on any runtime; and [`timeout`]: another future,
-//! with a limit on how long it may take.
+//! `Sleep`: a future that is ready at its time, on any runtime; and [`timeout`], which limits how
+//! long another future may take.
 //!
 //! The wheel keeps the waker of the task that polled last, in a [`TaskTimer`] whose handler wakes
-//! it. *The wheel decides*: a sleep is registered exactly while its handle is pending there. The
-//! poll of an unregistered one reads the clock, and registers it if it is early. So whatever took
-//! the waker off, its time or the timer's shutdown, the poll that follows finds out why, and none
-//! is needed before.
+//! it. *The wheel decides*: a sleep is registered exactly while its handle is pending there. A poll
+//! of an unregistered sleep reads the clock, and registers the sleep if it is early. Whether its
+//! time or the timer's shutdown took the waker off the wheel, the poll that follows finds out
+//! which, and no poll is needed before.
 
 use std::{
     future::poll_fn,
@@ -32,14 +32,15 @@ use crate::{
 };
 
 /// A future that is ready once its time has come, never before. On a machine that keeps up it is at
-/// most one tick late; without time to wait it is ready at its first poll. Made by
+/// most one tick late; with no time to wait it is ready at its first poll. Made by
 /// [`Timer::sleep`](crate::Timer::sleep). `Send`, `Sync` and `Unpin`, for any runtime.
 ///
-/// The time counts from the call that made it. From the first poll that finds it early until it is
-/// ready, or dropped, it takes a place on the timer's wheel, with the waker of the latest poll. (The
-/// first poll does not ask a [`SystemTimer`](crate::SystemTimer) for the time again: if it comes too
-/// late, the sleep registers and is woken soon.) A task of tokio that has used up its cooperative
-/// budget yields first (feature `tokio`); in a [`timeout`] it does not.
+/// The time counts from the call that made the sleep. From the first poll that finds it early until
+/// it is ready or dropped, the sleep takes a place on the timer's wheel, with the waker of the
+/// latest poll. (The first poll does not ask a [`SystemTimer`](crate::SystemTimer) for the time
+/// again: if it comes too late, the sleep registers and is woken soon.) In a task of tokio that has
+/// used up its cooperative budget a sleep yields first (feature `tokio`); in a [`timeout`] it does
+/// not.
 ///
 /// ```
 /// use std::{future::Future, pin::pin, task::{Context, Poll, Waker}, time::Duration};
@@ -57,24 +58,24 @@ use crate::{
 /// ```
 ///
 /// # Errors
-/// Polled before its time, it yields a [`TimerError`] when it has no place on the wheel:
-/// `Closed` after the timer's shutdown, which wakes all sleepers. Polled again it tries again;
-/// polled after its time has come, it yields no error on any timer.
+/// Polled before its time, a sleep yields a [`TimerError`] when it gets no place on the wheel:
+/// `Closed` after the timer's shutdown, which wakes all sleepers. The next poll tries again. Polled
+/// after its time has come, a sleep yields no error on any timer.
 ///
 /// # Cost
-/// Making it: a clock read. Each poll, and the drop of a registered one: a lock that no other thread
-/// wants. (The first poll reads the clock again with a `ManualTimer`, or for a moment.) All O(1).
+/// Making a sleep: a clock read. Each poll, and the drop of a registered sleep: an uncontended
+/// lock. (The first poll reads the clock again with a `ManualTimer`, or for a moment.) All O(1).
 ///
 /// # Cancel safety
-/// Dropping it takes its waker off the wheel at once. Polling again after it was ready yields the
-/// same again, until it is [reset](Self::reset).
+/// Dropping a sleep takes its waker off the wheel at once. A sleep that was ready yields the same
+/// at each later poll, until it is [reset](Self::reset).
 ///
 /// # Where wakers run
 /// A waker is called by the timer's executor (with a [`ManualTimer`](crate::ManualTimer) on the
 /// advancing thread), cloned by the polling thread, and dropped by a thread that polls with another
 /// waker, drops the sleep, or wakes. Nothing is locked in any of these cases. A panic of a wake is
-/// contained and counted ([`Timer::stats`](crate::Timer::stats)); one of a clone or a drop reaches
-/// its caller and changes nothing.
+/// contained and counted ([`Timer::stats`](crate::Timer::stats)); a panic of a clone or a drop
+/// reaches its caller and changes nothing.
 ///
 /// # Which timer
 /// A sleep keeps its timer's threads running, with or without other handles, until it is dropped.
@@ -117,18 +118,20 @@ impl Sleep {
         }
     }
 
-    /// Returns true when its time has come. (One that is registered is ready at the tick that
+    /// Returns true when the sleep's time has come. (A registered sleep is ready at the tick that
     /// follows.) Reads the clock.
     pub fn is_due(&self) -> bool {
         self.is_due_at(self.now_ns())
     }
 
-    /// Reschedules it to `delay` from now, earlier or later than before, over or not. If it is
-    /// registered it stays so, with its waker; else the next poll registers it. O(1).
+    /// Reschedules the sleep to `delay` from now, earlier or later than before, over or not. A
+    /// registered sleep stays registered, with its waker; any other is registered by the next poll.
+    /// O(1).
     pub fn reset(&mut self, delay: Duration) {
         let now_ns = self.now_ns();
         let mut deadline = Moment::from_nanos(now_ns) + delay;
-        // No time to wait: the present tick, in which a registered one is due at once.
+        // With no time to wait, the deadline is the present tick: a registered sleep is due at
+        // once.
         if delay.is_zero() {
             let tick = self.tick();
             deadline = Moment::from_nanos(tick.start_ns(tick.round_down(now_ns)));
@@ -136,8 +139,8 @@ impl Sleep {
         self.reset_to(deadline);
     }
 
-    /// Resets as [`reset`](Self::reset) does, to a moment of the timer's clock; one in the past is
-    /// due at once, and [`Moment::NEVER`] never. Reads no clock.
+    /// Resets as [`reset`](Self::reset) does, but to a moment of the timer's clock. A moment in the
+    /// past is due at once, [`Moment::NEVER`] never. Reads no clock.
     pub fn reset_to(&mut self, deadline: Moment) {
         self.deadline = deadline;
         if let Registration::On(handle) = self.registration {
@@ -146,7 +149,7 @@ impl Sleep {
                 return;
             }
         }
-        // A waker that left the wheel is called: a poll follows.
+        // The waker has left the wheel and is called, so a poll follows.
         self.registration = Registration::Off;
     }
 
@@ -157,7 +160,7 @@ impl Sleep {
             return;
         };
         self.registration = Registration::Off;
-        // `None`: its time has come meanwhile, and the timer's executor wakes.
+        // `None`: the time has come meanwhile, and the timer's executor wakes the task.
         let Some(waker) = self.wakers.cancel(handle) else {
             return;
         };
@@ -177,7 +180,8 @@ impl Sleep {
         self.wakers.driver()
     }
 
-    /// Returns true when its time has come by then, to the nanosecond. The end of time never comes.
+    /// Returns true when the time has come by `now_ns`, to the nanosecond. The end of time never
+    /// comes.
     fn is_due_at(&self, now_ns: u64) -> bool {
         Moment::from_nanos(now_ns) >= self.deadline && self.deadline != Moment::NEVER
     }
@@ -186,7 +190,7 @@ impl Sleep {
         self.driver().config.tick
     }
 
-    /// Polls without a look at the budget of a task.
+    /// Polls without a look at the task's cooperative budget.
     pub(super) fn poll_now(&mut self, waker: &Waker) -> Poll<Result<(), TimerError>> {
         // 1. A registered sleep is not due: the wheel would have let its waker go.
         let now_ns = match self.registration {
@@ -194,7 +198,7 @@ impl Sleep {
             Registration::On(handle) if self.keep(handle, waker) => return Poll::Pending,
             Registration::On(_) | Registration::Off => self.now_ns(),
         };
-        // 2. The time decides for any other. One without time to wait is ready at once.
+        // 2. The clock decides for any other. A sleep with no time to wait is ready at once.
         self.registration = Registration::Off;
         if self.is_due_at(now_ns) {
             return Poll::Ready(Ok(()));
@@ -209,20 +213,20 @@ impl Sleep {
                 self.registration = Registration::On(handle);
                 Poll::Pending
             }
-            // Refused by a timer that is shut down. Its time may have come since.
+            // The wheel has refused, as after a shutdown. The sleep's time may have come since.
             Err(_) if self.is_due() => Poll::Ready(Ok(())),
             Err(refused) => Poll::Ready(Err(refused.reason)),
         }
     }
 
-    /// Leaves this waker on the wheel. False if the sleep is no longer registered.
+    /// Leaves this waker on the wheel. Returns false if the sleep is no longer registered.
     fn keep(&self, handle: TimerHandle, waker: &Waker) -> bool {
         match self.wakers.with(handle, |kept| kept.will_wake(waker)) {
             None => return false,
             Some(true) => return true,
             Some(false) => {}
         }
-        // Another waker: it is cloned, and the earlier one dropped, with nothing locked.
+        // Another waker: clone it, and drop the earlier one, with nothing locked.
         let mut other = waker.clone();
         let replaced = self
             .wakers
@@ -263,18 +267,18 @@ impl Drop for Sleep {
     }
 }
 
-/// Awaits `future` until `sleep` is over. Yields its output, or an error. For any runtime; `Send`
-/// and `Sync` as the other future is.
+/// Awaits `future` until `sleep` is over, and yields the output of `future` or an error. For any
+/// runtime; `Send` and `Sync` as `future` is.
 ///
-/// The time counts from the making of the [`Sleep`]: after a delay
+/// The time counts from the making of the [`Sleep`], which ends after a delay
 /// ([`Timer::sleep`](crate::Timer::sleep)) or at a moment
-/// ([`Timer::sleep_until`](crate::Timer::sleep_until)). The other future is polled first, so it is
-/// in time if it is ready when the time is up. If it is ready at once it costs a clock read and
+/// ([`Timer::sleep_until`](crate::Timer::sleep_until)). `future` is polled first, so it is in time
+/// if it is ready when the time is up. If it is ready at once, the timeout costs a clock read and
 /// nothing on the wheel. Costs, cancel safety and the thread that runs wakers are those of a
 /// `Sleep`.
 ///
-/// The other future is dropped when the time is up. To go on with it, lend it: `&mut future`, or
-/// `future.as_mut()` of a pinned one, is a future, too.
+/// `future` is dropped when the time is up. To go on with it, lend it: `&mut future`, or
+/// `future.as_mut()` of a pinned one, is itself a future.
 ///
 /// ```
 /// use std::{pin::pin, time::Duration};
@@ -293,16 +297,16 @@ impl Drop for Sleep {
 /// ```
 ///
 /// # Errors
-/// [`TimerError::Elapsed`]; or that of the sleep, when the other future is not ready and nothing
-/// can limit it.
+/// [`TimerError::Elapsed`]; or the error of the sleep, when `future` is not ready and the sleep
+/// cannot limit it.
 pub async fn timeout<F: IntoFuture>(mut sleep: Sleep, future: F) -> Result<F::Output, TimerError> {
     let mut future = pin!(future.into_future());
     poll_fn(|context| {
-        // The other future first: it is in time as long as it is ready.
+        // `future` is polled first: it is in time as long as it is ready.
         if let Poll::Ready(output) = future.as_mut().poll(context) {
             return Poll::Ready(Ok(output));
         }
-        // In time, too, if that has used up the budget of its task.
+        // The limit holds even if `future` has used up the budget of its task.
         let slept = ready!(sleep.poll_now(context.waker()));
         Poll::Ready(Err(slept.err().unwrap_or(TimerError::Elapsed)))
     })

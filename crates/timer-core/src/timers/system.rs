@@ -1,5 +1,5 @@
 //! `SystemTimer`: a clock, a reaper thread that advances the wheels, and workers that run the due
-//! tasks. Its builder replaces each of the three.
+//! tasks. Its builder can replace each of the three.
 
 use std::{ops::Deref, sync::Arc, time::Duration};
 
@@ -19,8 +19,8 @@ use crate::{
 };
 
 /// The timer for programs: one reaper thread that sleeps until the next task is due, any number of
-/// owners of wheels, and worker threads that run expired tasks. A handle: clones are the same
-/// timer. It schedules, sleeps and ends as every [`Timer`] does, to which it derefs.
+/// owners of wheels, and worker threads that run expired tasks. A handle: all clones refer to the
+/// same timer. It derefs to [`Timer`], whose methods schedule, sleep and shut down.
 ///
 /// ```
 /// use std::{sync::mpsc, time::Duration};
@@ -43,7 +43,8 @@ use crate::{
 /// The threads end by themselves, after the workers have run the tasks that had already expired.
 /// The drop does not wait for them; [`shutdown`](Timer::shutdown) does. Pending tasks are dropped
 /// unrun. A [`Sleep`](crate::Sleep), a [`DelayQueue`](crate::DelayQueue) or a
-/// [`TaskTimer`](crate::TaskTimer) keeps the threads running, but not the timer's own tasks.
+/// [`TaskTimer`](crate::TaskTimer) keeps the threads running, but does not keep the timer's own
+/// tasks.
 #[derive(Clone)]
 #[must_use = "when the last handle is dropped, its threads end and its tasks are dropped unrun"]
 pub struct SystemTimer {
@@ -55,7 +56,7 @@ impl SystemTimer {
     /// one worker.
     ///
     /// # Errors
-    /// [`BuildError::Thread`] when the operating system gives no thread.
+    /// [`BuildError::Thread`] when the operating system does not start a thread.
     pub fn new() -> Result<SystemTimer, BuildError> {
         SystemTimer::builder().build()
     }
@@ -94,7 +95,7 @@ impl From<SystemTimer> for Timer {
 #[must_use = "starts nothing until it is built"]
 pub struct SystemTimerBuilder {
     driver: Driver,
-    /// `None` when jobs do not run on workers of the timer's own.
+    /// `None` when jobs do not run on the timer's own workers.
     workers: Option<usize>,
     #[cfg(feature = "tokio")]
     runtime: Option<tokio::runtime::Handle>,
@@ -107,8 +108,8 @@ impl SystemTimerBuilder {
         self
     }
 
-    /// Sets the slots a level; 64 by default, [`WheelSize::KAFKA`] for Kafka's 20. A timer's levels
-    /// have twice as many.
+    /// Sets the slots of a level: 64 by default; [`WheelSize::KAFKA`] is Kafka's 20. Each level of
+    /// a timer has twice as many.
     pub fn wheel_size(mut self, size: WheelSize) -> Self {
         self.driver.config.wheel_size = size;
         self
@@ -122,7 +123,7 @@ impl SystemTimerBuilder {
         self
     }
 
-    /// Sets another clock. The reaper sleeps in real time: a clock that the program advances does
+    /// Replaces the clock. The reaper sleeps in real time: a clock that the program advances does
     /// not wake it. For such a clock use a [`ManualTimer`](crate::ManualTimer).
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.driver.clock = DriverClock::User(Arc::new(clock));
@@ -130,8 +131,8 @@ impl SystemTimerBuilder {
     }
 
     /// Sets the number of worker threads that run expired tasks; one by default, at least one.
-    /// Tasks that fall due together are split among them. If this, [`executor`](Self::executor)
-    /// and [`inline`](Self::inline) are called, the last call counts.
+    /// Tasks that fall due together are split among them. Of the calls to `workers`,
+    /// [`executor`](Self::executor) and [`inline`](Self::inline) the last one counts.
     pub fn workers(mut self, count: usize) -> Self {
         self.workers = Some(count);
         self
@@ -144,34 +145,36 @@ impl SystemTimerBuilder {
         self
     }
 
-    /// Runs expired tasks on the reaper thread itself. A slow task then delays all others: only for
-    /// a timer with a single user.
+    /// Runs expired tasks on the reaper thread itself. A slow task then delays all others, so use
+    /// this only for a timer with a single user.
     pub fn inline(mut self) -> Self {
         self.driver.executors_mut().of_timer = None;
         self.workers = None;
         self
     }
 
-    /// After a pause of the process, gives its threads `bound` to read what arrived meanwhile
-    /// before anything expires. Off by default, and with a bound of zero.
+    /// Delays expiry by `bound` after a pause of the process, so that its threads first read what
+    /// arrived meanwhile. Off by default, and with a bound of zero.
     ///
-    /// A process that was stopped (SIGSTOP, a frozen container) finds many deadlines passed, while
-    /// heartbeats that came in time lie unread in its sockets. With a grace, when the reaper wakes
-    /// more than `bound` later than it meant to, or one of its rounds takes longer than that, all
-    /// that is due or falls due waits for one more `bound`. Events and cancels come as ever. A round
-    /// that expires follows each period, so no load can put expiry off for ever, and a second pause
-    /// within a period is not noticed.
+    /// When a process that was stopped (SIGSTOP, a frozen container) goes on, many deadlines have
+    /// passed, while heartbeats that came in time lie unread in its sockets. With a grace, the
+    /// reaper notices that it wakes more than `bound` later than planned, or that a round of its
+    /// own took longer than that. Everything that is due or falls due then waits for one more
+    /// `bound`, the grace period. Events and cancels come as ever. A round that expires follows
+    /// each period, so no load can put expiry off for ever, and a second pause within a period is
+    /// not noticed.
     ///
     /// Choose `bound` well above the delays of a busy machine (100 ms to a few seconds), and above
-    /// tasks that run [`inline`](Self::inline). While anything is pending the reaper wakes at least
-    /// once each `bound`: every pause longer than twice the bound is noticed, one between once and
-    /// twice may be. [`TimerStats::graces`](crate::TimerStats::graces) counts the periods.
+    /// the duration of tasks that run [`inline`](Self::inline). While anything is pending the
+    /// reaper wakes at least once each `bound`. So it notices every pause longer than twice the
+    /// bound, and may notice one between once and twice.
+    /// [`TimerStats::graces`](crate::TimerStats::graces) counts the periods.
     ///
-    /// This holds for all that the reaper expires: tasks, registered sleeps, wheels of other
+    /// The grace holds for all that the reaper expires: tasks, registered sleeps, wheels of other
     /// owners. Code that compares the time itself does not wait: a [`Sleep`](crate::Sleep) by
-    /// [`sleep_until`](Timer::sleep_until) that is first polled after its time is ready (a
-    /// [`timeout`](crate::timeout) polls its future first), and a
-    /// [`DelayQueue`](crate::DelayQueue) has a [grace](crate::DelayQueue::grace) of its own.
+    /// [`sleep_until`](Timer::sleep_until) that is first polled after its time is ready at once (a
+    /// [`timeout`](crate::timeout) polls its future first). A [`DelayQueue`](crate::DelayQueue) has
+    /// a [grace](crate::DelayQueue::grace) of its own.
     ///
     /// ```
     /// use std::time::Duration;
@@ -187,36 +190,37 @@ impl SystemTimerBuilder {
     }
 
     /// Calls `hook` with the message of each panic of a task, a waker, an owner of wheels, an
-    /// executor, or the clock on the reaper, on the thread that panicked, after the program's panic
-    /// hook. A panic of the clock as the reaper is woken is only counted: the caller may hold a lock.
-    /// A periodic task that ends since the timer is full ([`TimerError::Full`](crate::TimerError::Full))
-    /// is reported, too, with that reason.
+    /// executor, or the clock on the reaper. The hook runs on the thread that panicked, after the
+    /// program's panic hook. A panic of the clock while the reaper is being woken is only counted:
+    /// the caller may hold a lock. When a periodic task ends because the timer is full
+    /// ([`TimerError::Full`](crate::TimerError::Full)), the hook is called with that reason.
     pub fn on_panic(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.driver.executors_mut().panics = Arc::new(Panics::new(hook));
         self
     }
 
-    /// Sets the start of the threads' names, and the label of the timer's metrics; `timer` by
-    /// default. Timers of one name share their metrics. A NUL character becomes a question mark.
+    /// Sets the prefix of the threads' names, and the label of the timer's metrics; `timer` by
+    /// default. Timers with the same name share their metrics. A NUL character becomes a question
+    /// mark.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.driver.config.name = name.into().replace('\0', "?");
         self
     }
 
     /// (Feature `tokio`.) Puts the timer on a tokio runtime, without a thread. The reaper is a task
-    /// of it, which waits by tokio's clock, and expired tasks run as tasks of it. So a test with a
-    /// paused clock just works. Tasks may be scheduled from anywhere. (Another [clock](Self::clock)
-    /// or [executor](Self::executor) may be set after this.)
+    /// of the runtime that waits by tokio's clock, and expired tasks run as tasks of the runtime.
+    /// So a test with a paused clock just works. Tasks may be scheduled from anywhere. (Another
+    /// [clock](Self::clock) or [executor](Self::executor) may be set after this.)
     ///
-    /// tokio waits in steps of a millisecond, so expiry is up to one later, and as late as other
-    /// tasks make it. On a runtime that is not driven, or whose only thread is blocked, nothing
-    /// expires: block on `spawn_blocking`. When the runtime is dropped, the timer is shut down, on
-    /// the thread that drops it, or on a worker of a multi-thread runtime.
-    /// [`shutdown`](Timer::shutdown) waits for no task.
+    /// tokio waits in steps of a millisecond, so tasks expire up to a millisecond later, and later
+    /// still when other tasks hold the runtime up. On a runtime that is not driven, or whose only
+    /// thread is blocked, nothing expires: block on `spawn_blocking`. When the runtime is dropped,
+    /// the timer is shut down, on the thread that drops the runtime, or on a worker of a
+    /// multi-thread runtime. [`shutdown`](Timer::shutdown) waits for no task.
     ///
     /// A paused clock advances by itself when all tasks wait. It may advance to the deadline of a
     /// timer that was cancelled since the reaper last looked, so a task that waits for a thread
-    /// outside the runtime may find its time passed.
+    /// outside the runtime may find that its own time has passed.
     ///
     /// ```
     /// use std::time::Duration;
@@ -245,7 +249,7 @@ impl SystemTimerBuilder {
     /// Starts the timer.
     ///
     /// # Errors
-    /// [`BuildError`] when a thread cannot be had, the shard count is out of bounds, or a tokio
+    /// [`BuildError`] when a thread cannot be started, the shard count is out of bounds, or a tokio
     /// runtime has no time or has been shut down.
     pub fn build(self) -> Result<SystemTimer, BuildError> {
         let driver = Arc::new(self.start()?);
@@ -261,7 +265,7 @@ impl SystemTimerBuilder {
             workers,
             ..
         } = self;
-        // Handles keep the shard in 8 bits, and its number is taken by a mask.
+        // A handle keeps its shard in 8 bits, and a mask maps a number to a shard.
         if !driver.config.shard_count.is_power_of_two() || driver.config.shard_count > MAX_SHARDS {
             return Err(BuildError::Shards(driver.config.shard_count));
         }

@@ -1,6 +1,6 @@
-//! `TaskTimer`: tasks of one type on a timer, run by one handler. And [`TimerInner`], what the
-//! handles of a timer share: its driver, and two of these. One has its own tasks, each a boxed
-//! [`TimerTask`], the other the wakers of its sleeps.
+//! `TaskTimer`: tasks of one type on a timer, run by one handler. And [`TimerInner`], which the
+//! handles of a timer share: its driver, and two task timers. One has the timer's own tasks, each a
+//! boxed [`TimerTask`], the other the wakers of its sleeps.
 //!
 //! A task lies on the wheel of one shard, under that shard's lock. When it falls due the reaper
 //! takes it off, and hands it over in a job, which calls the handler with nothing locked.
@@ -34,16 +34,16 @@ use crate::{
     wheel::timing_wheel::{Advanced, TimingWheel},
 };
 
-/// Tasks taken off the wheel under one lock hold.
+/// The most tasks that are taken off a wheel under one lock hold.
 const BUDGET: usize = 256;
 
 /// Tasks of one type on a shared timer, each run by one handler once its time has come.
 ///
-/// It is like [`Timer::schedule`](crate::Timer::schedule), without a box for each task, and a
-/// pending task can be [reached](Self::with). A handle: clones are the same timer. Made by
+/// It works as [`Timer::schedule`](crate::Timer::schedule), without a box for each task, and a
+/// pending task can be [reached](Self::with). A handle: all clones refer to the same timer. Made by
 /// [`Timer::with_handler`](crate::Timer::with_handler). When the last handle is dropped, pending
-/// tasks are dropped unrun. After the timer's own [shutdown](crate::Timer::shutdown) they never run,
-/// and lie here to be taken back: by [`shutdown`](Self::shutdown) or [`cancel`](Self::cancel).
+/// tasks are dropped unrun. After the [shutdown](crate::Timer::shutdown) of the timer below they
+/// never run, until [`shutdown`](Self::shutdown) or [`cancel`](Self::cancel) takes them back.
 ///
 /// ```
 /// use std::{sync::mpsc, time::Duration};
@@ -79,7 +79,7 @@ pub(crate) struct Tasks<T> {
 }
 
 /// Ends the tasks that are pending when the timer is shut down; with `None` they stay, to be taken
-/// back. A function: a binary without sleeps has nothing of it.
+/// back. A function, so that a binary without sleeps has no code for it.
 type AtShutdown<T> = Option<fn(&Tasks<T>)>;
 
 /// The handler and the count of its panics, which jobs hold without the wheels.
@@ -89,13 +89,13 @@ struct Run<T> {
 }
 
 impl<T: Send + 'static> TaskTimer<T> {
-    /// Makes a task timer, which is closed from the beginning after the timer's shutdown.
+    /// Makes a task timer. After the timer's shutdown it is closed from the beginning.
     pub(crate) fn on(
         driver: Arc<Driver>,
         handler: impl Fn(T) + Send + Sync + 'static,
         at_shutdown: AtShutdown<T>,
     ) -> Self {
-        // Wheels, the queue of a round, and the handler, which jobs hold alone.
+        // The wheels, the due tasks of a round, and the handler, which is all that jobs hold.
         let tasks = Arc::new(Tasks {
             shards: driver.shards(driver.config.shard_count, (), |(), plan| plan.wheel()),
             due: DueQueue::new(&driver.config),
@@ -106,7 +106,7 @@ impl<T: Send + 'static> TaskTimer<T> {
             }),
             driver,
         });
-        // After the timer's shutdown nothing else would close them.
+        // After the timer's shutdown nothing else would close the shards.
         if !tasks.driver.attach(&tasks, &tasks.shards) {
             tasks.clone().timer_closed();
         }
@@ -124,8 +124,8 @@ impl<T: Send + 'static> TaskTimer<T> {
             .insert(self.tasks.driver.ticks_after(delay), task)
     }
 
-    /// Schedules `task` for the handler, at a moment of the timer's clock; one in the past is due
-    /// at once, [`Moment::NEVER`] never. Reads no clock. O(1) for common timeouts.
+    /// Schedules `task` for the handler, at a moment of the timer's clock. A moment in the past is
+    /// due at once, [`Moment::NEVER`] never. Reads no clock. O(1) for common timeouts.
     ///
     /// # Errors
     /// Returns an error as [`schedule`](Self::schedule) does.
@@ -146,15 +146,15 @@ impl<T: Send + 'static> TaskTimer<T> {
     /// A panic of `reach` reaches the caller, with nothing locked. The task stays pending, as
     /// `reach` left it.
     pub fn with<R>(&self, handle: TimerHandle, reach: impl FnOnce(&mut T) -> R) -> Option<R> {
-        // Unused, it is dropped after unlocking.
+        // If `reach` is not called, it is dropped after unlocking.
         let mut reach = Some(reach);
         let mut shard = self.tasks.shards.lock(handle.shard());
         let task = shard.get_mut(handle.id())?;
         reach.take().map(|reach| reach(task))
     }
 
-    /// Reschedules a pending task to `delay` from now, earlier or later; it keeps its handle and its
-    /// memory. Returns false if it is no longer pending. Of calls by several threads one counts as
+    /// Reschedules a pending task to `delay` from now, earlier or later; it keeps its handle and
+    /// its memory. Returns false if it is no longer pending. If several threads call, one wins as
     /// [`Timer::reschedule`](crate::Timer::reschedule) says. O(1).
     pub fn reschedule(&self, handle: TimerHandle, delay: Duration) -> bool {
         self.reschedule_at(handle, self.tasks.driver.ticks_after(delay))
@@ -188,7 +188,7 @@ impl<T: Send + 'static> TaskTimer<T> {
         self.tasks.close_and_drain()
     }
 
-    /// Reschedules a pending task to another tick. False if it is not pending.
+    /// Reschedules a pending task to another tick. Returns false if it is not pending.
     pub(super) fn reschedule_at(&self, handle: TimerHandle, ticks: Ticks) -> bool {
         let mut shard = self.tasks.shards.lock(handle.shard());
         shard.catch_up(ticks.now);
@@ -224,17 +224,17 @@ opaque!([T] TaskTimer<T>, driver: tasks.driver);
 #[derive(Debug)]
 pub(crate) struct TimerInner {
     pub(super) driver: Arc<Driver>,
-    /// Made when the first task is scheduled; a manual timer's at once.
+    /// Made when the first task is scheduled; on a manual timer at once.
     pub(super) tasks: OnceLock<TaskTimer<Box<dyn TimerTask>>>,
     /// The wakers of sleeps; made when the first sleep is. Threads that make and drop sleeps do not
     /// write to the same memory.
     wakers: OnceLock<Shares<TaskTimer<Waker>>>,
-    /// Set by the first publish: a binary that never publishes has nothing of it.
+    /// Set by the first publish, so that a binary that never publishes has no code for it.
     #[cfg(feature = "metrics")]
     publishing: OnceLock<Publishing>,
 }
 
-/// What a timer that was published needs as it ends.
+/// The functions that a published timer calls as its last handle is dropped.
 #[cfg(feature = "metrics")]
 #[derive(Debug)]
 struct Publishing {
@@ -265,7 +265,7 @@ impl TimerInner {
 
     /// Returns the wakers for sleeps that this thread makes.
     pub(super) fn wakers(&self) -> &Wakers {
-        // The same wheels for all shares. Sleepers are woken at shutdown.
+        // All shares have the same wheels. Sleepers are woken at shutdown.
         let shares = self.wakers.get_or_init(|| {
             let run_early = Some(Tasks::run_early as fn(&_));
             let wakers = TaskTimer::on(self.driver.clone(), Waker::wake, run_early);
@@ -304,8 +304,8 @@ impl Drop for TimerInner {
     fn drop(&mut self) {
         if let Some(Publishing { read, publish }) = self.publishing.get() {
             self.driver.published.withdraw(&|| read(self));
-            // A handle that was made as this one went may have published meanwhile. It does so again,
-            // and withdraws in its turn. A drop must not panic.
+            // A handle that was made while this one was dropped may have published meanwhile.
+            // Publish it again: it withdraws in its turn. A drop must not panic.
             let handles = self.driver.handles.lock().upgrade();
             if let Some(Ok(next)) = handles.map(Arc::downcast::<TimerInner>) {
                 let _ = contain(|| publish(&next));
@@ -331,7 +331,7 @@ impl<T: Send + 'static> Tasks<T> {
             .map_err(ScheduleError::full)?;
         // Earlier work than the reaper expects wakes it, after unlocking (Wake before).
         if shard.work_at(scheduled.due) && self.driver.is_inherited() {
-            // No thread wakes in a child of `fork`: this one is refused, and all that follow.
+            // A child of `fork` has no thread to wake: refuse this task and all that follow.
             if let Some(task) = shard.cancel(scheduled.id) {
                 drop(shard);
                 self.close();
@@ -366,7 +366,7 @@ impl<T: Send + 'static> Tasks<T> {
 
     /// Closes all shards and takes the pending tasks out.
     fn close_and_drain(&self) -> Vec<T> {
-        // A bounded number under one lock hold: others wait for no large shard.
+        // Take a bounded number under one lock hold, so that no thread waits for a large shard.
         self.close();
         let mut unfired = Vec::new();
         for number in self.shards.made() {
@@ -389,7 +389,7 @@ impl<T: Send + 'static> Tasks<T> {
         Some(from)
     }
 
-    /// Runs the tasks that are pending.
+    /// Runs the pending tasks before their time.
     fn run_early(&self) {
         if !failpoint!(ShutdownWakesNoSleeper) {
             let early = self.close_and_drain();
@@ -445,7 +445,6 @@ impl<T> Run<T> {
     /// Runs each task of a batch; a panic in one does not reach the next.
     fn all(&self, tasks: Vec<T>, driver: &Driver) {
         for task in tasks {
-            // A panic ends this task, not the batch.
             if let Err(message) = contain(|| (self.handler)(task)) {
                 self.report(&message, driver);
             }
@@ -463,7 +462,7 @@ mod tests {
     use super::*;
 
     impl<T> Tasks<T> {
-        /// Leaves the wheel of shard 0 the places that it has already.
+        /// Makes the wheel of shard 0 take no more places than it has.
         pub(crate) fn make_no_place(&self) {
             self.shards.lock(0).make_no_page();
         }

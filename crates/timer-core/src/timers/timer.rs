@@ -1,6 +1,6 @@
 //! [`Timer`]: schedules tasks, makes sleeps and intervals, and advances the wheels of other owners.
-//! The kinds of timer differ in how they are built, and by what their wheels are advanced; each
-//! derefs to the `Timer` that all of them are.
+//! The kinds of timer differ in how they are built and in what advances their wheels; each derefs
+//! to `Timer`.
 
 use std::{any::Any, mem, sync::Arc, time::Duration};
 
@@ -16,15 +16,16 @@ use crate::{
     },
 };
 
-/// A timer of any kind: tasks are scheduled on it, and sleeps, queues and other crates' wheels share
-/// its reaper. A [`SystemTimer`](crate::SystemTimer) and a [`ManualTimer`](crate::ManualTimer) deref
-/// to one, so all that takes a `&Timer` takes them.
+/// A timer of any kind: tasks are scheduled on it, and sleeps, queues and other crates' wheels
+/// share its reaper. A [`SystemTimer`](crate::SystemTimer) and a
+/// [`ManualTimer`](crate::ManualTimer) deref to one, so every function that takes a `&Timer` takes
+/// them.
 ///
-/// A handle, cheap to clone: clones, and the timer that it was made of, are the same timer. The same
-/// timer may serve a whole process. A struct that holds one has no type parameter, and its tests
-/// advance its time.
+/// A `Timer` is a handle, cheap to clone. It is the same timer as its clones, and as the
+/// `SystemTimer` or `ManualTimer` that it was made of; one timer may serve a whole process. A
+/// struct that holds a `Timer` needs no type parameter, and its tests can advance its time.
 ///
-/// Nothing of the timer is locked while a task runs, so a task may schedule and cancel, itself
+/// No lock of the timer is held while a task runs, so a task may schedule and cancel tasks, itself
 /// included.
 ///
 /// ```
@@ -68,8 +69,8 @@ pub struct Timer {
 opaque!([] Timer);
 
 impl Driver {
-    /// Returns the timer that this is the inside of: one more of its handles, or without any a new one
-    /// with its own tasks and sleeps.
+    /// Returns the timer whose inside this is: one more of its handles or, if none is left, a new
+    /// one with its own tasks and sleeps.
     pub fn timer(self: &Arc<Self>) -> Timer {
         let mut handles = self.handles.lock();
         let known = handles.upgrade().map(Arc::downcast::<TimerInner>);
@@ -84,8 +85,9 @@ impl Driver {
 }
 
 impl Timer {
-    /// Drops a handle that this process has replaced. One of the process that it was forked from is
-    /// forgotten: a thread that is not here may hold its locks, and its tasks are not ours to drop.
+    /// Drops a handle that this process has replaced. A handle from the process that forked this
+    /// one is forgotten: a thread that is not here may hold its locks, and its tasks are not ours
+    /// to drop.
     pub(super) fn let_go(self) {
         if self.inner.driver.is_inherited() {
             mem::forget(self);
@@ -111,12 +113,12 @@ impl Timer {
     /// labelled with the timer's [name](crate::SystemTimerBuilder::name), and publishes each
     /// purgatory that was built on this timer and has a handle left. Call it before each scrape:
     /// nothing is published otherwise, and nothing on a task's path touches a shared metric.
-    /// `docs/METRICS.md` lists the metrics; cost as `stats`, and that of each purgatory. A
-    /// [`ManualTimer`](crate::ManualTimer) has no metrics of its own.
+    /// `docs/METRICS.md` lists the metrics. Costs as much as `stats`, and the publishing of each
+    /// purgatory. A [`ManualTimer`](crate::ManualTimer) has no metrics of its own.
     ///
-    /// Timers of one name share their series: counters add up, and so do gauges. When the last
-    /// handle is dropped, the timer's part of the gauges is removed. It comes back if a purgatory on the
-    /// timer gives another handle, and that publishes.
+    /// Timers with the same name share their series, so counters and gauges add up. When the last
+    /// handle is dropped, the timer's part of the gauges is removed. It comes back if a purgatory
+    /// on the timer gives out another handle, and that handle publishes.
     ///
     /// ```
     /// use timer_core::{SystemTimer, Timer};
@@ -147,27 +149,27 @@ impl Timer {
         self.inner.driver.clone()
     }
 
-    /// Returns the present on the timer's clock. A moment after it is a deadline for
-    /// [`schedule_at`](Self::schedule_at) and [`sleep_until`](Self::sleep_until).
+    /// Returns the present on the timer's clock. Deadlines for [`schedule_at`](Self::schedule_at)
+    /// and [`sleep_until`](Self::sleep_until) are moments after it.
     pub fn now(&self) -> Moment {
         Moment::from_nanos(self.inner.driver.now_ns())
     }
 
-    /// Ends the timer. Later tasks are refused, sleeps are woken, owners of wheels on it are shut
-    /// down, too. Returns the tasks that never fired.
+    /// Shuts the timer down and returns the tasks that never fired. Later tasks are refused, sleeps
+    /// are woken, and owners of wheels on the timer are shut down.
     ///
-    /// Waits, for at most `limit` in all, until the timer's threads have run the tasks that fired
-    /// and those that the closing ended. The rest still runs, and its thread ends after it. With
-    /// [`Duration::MAX`] there is no rest.
+    /// The call waits, for at most `limit` in all, until the timer's threads have run the tasks
+    /// that fired and those that the closing ended. Tasks that are left then still run, and their
+    /// thread ends after them. With [`Duration::MAX`] none are left.
     ///
-    /// On a thread of a timer, and in a child of `fork`, which has none of its threads, this does
-    /// not wait. A timer on a tokio runtime, or with an
-    /// [executor](crate::SystemTimerBuilder::executor) of yours, has no worker to wait for. Jobs
-    /// of the closing that run in place ([`inline`](crate::SystemTimerBuilder::inline), a
-    /// [`ManualTimer`](crate::ManualTimer)) run before this returns, whatever the limit; a shutdown
-    /// on another thread meanwhile waits for them, within its own. So it does for those of a runtime
-    /// that is dropped meanwhile. Tasks that another thread's
-    /// [`advance`](crate::ManualTimer::advance) is running are not waited for.
+    /// On a thread of a timer, and in a child of `fork`, which has none of the timer's threads, the
+    /// call does not wait. A timer on a tokio runtime, or with an
+    /// [executor](crate::SystemTimerBuilder::executor) of yours, has no worker to wait for. Where
+    /// jobs run in place ([`inline`](crate::SystemTimerBuilder::inline), a
+    /// [`ManualTimer`](crate::ManualTimer)), those of the closing run before the call returns,
+    /// whatever the limit. A shutdown on another thread waits for them, within its own limit; it
+    /// also waits for the closing by a runtime that is dropped meanwhile. Tasks that another
+    /// thread's [`advance`](crate::ManualTimer::advance) is running are not waited for.
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
@@ -211,9 +213,9 @@ impl Timer {
         self.inner.tasks().schedule(delay, Box::new(task))
     }
 
-    /// Schedules a task at a moment of the timer's clock, as [`schedule`](Self::schedule) does; one
-    /// in the past is due at once, [`Moment::NEVER`] never. Reads no clock. O(1) for common
-    /// timeouts.
+    /// Schedules a task as [`schedule`](Self::schedule) does, but at a moment of the timer's clock.
+    /// A moment in the past is due at once, [`Moment::NEVER`] never. Reads no clock. O(1) for
+    /// common timeouts.
     ///
     /// # Errors
     /// Returns an error as [`schedule`](Self::schedule) does.
@@ -226,7 +228,7 @@ impl Timer {
     }
 
     /// Cancels a task, which leaves the wheel at once and is dropped on this thread. Returns true
-    /// if that kept it from running. O(1).
+    /// if this call kept the task from running. O(1).
     pub fn cancel(&self, handle: TimerHandle) -> bool {
         self.inner.tasks().cancel(handle).is_some()
     }
@@ -234,9 +236,9 @@ impl Timer {
     /// Reschedules a pending task to `delay` from now, earlier or later; it keeps its handle and its
     /// memory. Returns false if it is no longer pending. O(1).
     ///
-    /// The new delay counts from the start of the call. Of calls by several threads the one that
-    /// comes to the lock last counts, so a thread that stalls before it may shorten what another has
-    /// set meanwhile.
+    /// The new delay counts from the start of the call. If several threads call, the last one to
+    /// take the lock wins. So a thread that stalls before the lock may shorten a delay that another
+    /// thread has set meanwhile.
     pub fn reschedule(&self, handle: TimerHandle, delay: Duration) -> bool {
         self.inner.tasks().reschedule(handle, delay)
     }
@@ -279,20 +281,21 @@ impl Timer {
     }
 
     /// Returns a future that is ready once `delay` has passed from this call. [`Duration::MAX`] and
-    /// the like mean "practically never". On any runtime; see [`Sleep`], and for a limit on another
-    /// future [`timeout`](crate::timeout). O(1): a clock read; the first poll registers it.
+    /// the like mean "practically never". Works on any runtime; see [`Sleep`], and
+    /// [`timeout`](crate::timeout) for a limit on another future. O(1): a clock read; the first
+    /// poll registers the sleep.
     pub fn sleep(&self, delay: Duration) -> Sleep {
         Sleep::after(&self.inner, delay)
     }
 
-    /// Sleeps as [`sleep`](Self::sleep) does, until a moment of the timer's clock; one in the past
-    /// is due at once, and [`Moment::NEVER`] never. O(1); reads no clock.
+    /// Returns a future as [`sleep`](Self::sleep) does, but for a moment of the timer's clock. A
+    /// moment in the past is due at once, [`Moment::NEVER`] never. O(1); reads no clock.
     pub fn sleep_until(&self, deadline: Moment) -> Sleep {
         Sleep::until(&self.inner, deadline)
     }
 
-    /// Returns an interval that ticks once each `period`, first a period from this call (tokio's
-    /// ticks at once). See [`Interval`]. O(1): a clock read; the first poll registers it.
+    /// Returns an interval that ticks once each `period`, first a period after this call (tokio's
+    /// ticks at once). See [`Interval`]. O(1): a clock read; the first poll registers the interval.
     ///
     /// # Errors
     /// [`TimerError::ZeroPeriod`].
@@ -301,7 +304,7 @@ impl Timer {
     }
 
     /// Makes a timer for tasks of one type, each run by `handler`. A task needs no box, and a
-    /// pending one can be reached by its handle. After shutdown each task is refused. O(1).
+    /// pending task can be reached by its handle. After shutdown each task is refused. O(1).
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
@@ -355,8 +358,9 @@ impl Timer {
 pub struct TimerLeft {
     /// The timer's own tasks that never fired.
     pub unfired: Vec<Box<dyn TimerTask>>,
-    /// Threads of the timer that had not ended: each is in a task or callback, has some to run, or
-    /// was not given the time to end. A shutdown that one of them calls counts that one, too. So
-    /// does a thread in another shutdown, or in the drop of a runtime, that is still closing the timer.
+    /// The number of the timer's threads that have not ended: each is in a task or callback, has
+    /// some to run, or was not given the time to end. If one of them calls the shutdown, it is
+    /// counted as well. A thread that is still closing the timer, in another shutdown or in the
+    /// drop of a runtime, is also counted.
     pub threads: usize,
 }
