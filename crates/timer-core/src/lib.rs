@@ -30,13 +30,13 @@
 //!
 //! # Guarantees
 //!
-//! - **Never early.** Deadlines count from the call and round up to a tick; when the machine keeps
+//! - **Never early.** Deadlines count from the call and round up to a tick. On a machine that keeps
 //!   up a task fires within one tick of its deadline, plus the thread's wake-up.
 //! - **Any time is legal.** Every `u64` of ticks has its place; longer durations saturate.
 //! - **At once.** A cancelled task has left the wheel and the memory before `cancel` returns.
 //! - **Idle is free.** The reaper sleeps until the next bucket that holds anything is due.
-//! - **Bounded.** However many fall due, a lock is held for a few hundred of them at a time (on a
-//!   [`ManualTimer`] for a whole tick).
+//! - **Bounded.** However many tasks fall due, a lock is held for a few hundred of them at a time
+//!   (on a [`ManualTimer`] for a whole tick).
 //! - **Panics are contained** and counted ([`TaskTimer::panicked`], [`TimerStats::panics`]).
 //! - **No lock is held while your code runs**, except in [`TaskTimer::with`] and for a clock of
 //!   yours.
@@ -69,9 +69,9 @@
 //!             (one lock)          cancel: out at once    reaper: 256 a lock hold      worker
 //! ```
 //!
-//! By default a level has 64 slots, and hours take four levels. In a timer each level has twice as
-//! many, and a coarse bucket is handed down from a quarter of its span before it expires, after the
-//! due tasks.
+//! By default a level has 64 slots, so hours take four levels. In a timer each level has twice as
+//! many slots, and a coarse bucket is handed down from a quarter of its span before it expires; due
+//! tasks go first.
 //!
 //! Source: G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels*, SOSP 1987.
 //!
@@ -112,26 +112,26 @@
 //! - An idle timer is two sleeping threads.
 //! - On Linux [`SystemClock`] stands still while the machine is suspended, but not while the
 //!   process is stopped: see [`SystemTimerBuilder::grace`] and [`DelayQueue::grace`].
-//! - Memory comes in pages of 64 tasks, the first of which begins small and grows; one task that
-//!   stays holds its page.
+//! - Memory comes in pages of 64 tasks, the first of which begins small and grows. A page is kept
+//!   as long as one of its tasks stays.
 //!
 //! # Beside others
 //!
 //! - *tokio's timer*: inside a runtime, for a few thousand sleeps, use it: a sleep here costs two
 //!   more thread wake-ups. Use this crate when many threads start and stop timers at high rates,
 //!   when callbacks expire, when tests advance the clock, or without a runtime.
-//! - *tokio-util's `DelayQueue`*: [`DelayQueue`] is that for any runtime and a clock that tests
-//!   advance; [`TimingWheel`] is it without a clock.
-//! - *A heap or a tree of deadlines* starts and stops in O(log n), in order within a tick. With few
-//!   timers nothing is simpler.
+//! - *tokio-util's `DelayQueue`*: [`DelayQueue`] is the same for any runtime, and for a clock that
+//!   tests advance; [`TimingWheel`] is the same without a clock.
+//! - *A heap or a tree of deadlines* starts and stops a timer in O(log n), and keeps order within a
+//!   tick. With few timers nothing is simpler.
 //!
 //! # Features
 //!
 //! - `metrics` (on by default): `Timer::publish` hands [`Timer::stats`] to the `metrics` facade.
 //! - `parking_lot` (on by default): its locks instead of std's.
 //! - `serde`: [`TimerStats`] can be serialised.
-//! - `tokio`: `Timer::tokio` and `SystemTimerBuilder::tokio`, a timer without a thread, on a runtime and its clock; a
-//!   runtime's `Handle` is an [`Executor`].
+//! - `tokio`: `Timer::tokio` and `SystemTimerBuilder::tokio` make a timer without a thread, on a
+//!   runtime and its clock; a runtime's `Handle` is an [`Executor`].
 
 #![cfg_attr(docsrs, feature(doc_cfg))] // docs.rs shows which feature an item is behind
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]

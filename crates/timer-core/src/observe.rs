@@ -3,8 +3,8 @@
 #[cfg(feature = "metrics")]
 pub(crate) mod metrics;
 
-/// `Debug` for a type whose parts are the user's, locked, or of no use to a user: its name, and one
-/// field at most.
+/// Implements `Debug` for a type whose parts are the user's, locked, or of no use to a user: shows
+/// its name, and one field at most.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! opaque {
@@ -27,7 +27,7 @@ pub(crate) use opaque;
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct TimerStats {
-    /// Tasks that will fall due. One of `Duration::MAX` never does, and is in no count.
+    /// Tasks that will fall due. A task of `Duration::MAX` never does, and is in no count.
     pub pending: u64,
     /// Tasks that fell due.
     pub fired: u64,
@@ -39,9 +39,9 @@ pub struct TimerStats {
     pub wake_ups: u64,
     /// Wake-ups that found no work: nothing was due any more, and no thread had called.
     pub spurious_wake_ups: u64,
-    /// Panics of tasks, of handlers and of wakers, of owners of wheels, of executors and of jobs that
-    /// did not contain theirs, and of the clock on the reaper or as that is woken. Also periodic tasks
-    /// that ended since the timer was full.
+    /// Panics of tasks, handlers, wakers, owners of wheels and executors, of jobs that did not
+    /// contain theirs, and of the clock on the reaper or while the reaper is woken. Periodic tasks
+    /// that ended because the timer was full count as well.
     pub panics: u64,
     /// Grace periods after a pause of the process
     /// ([`SystemTimerBuilder::grace`](crate::SystemTimerBuilder::grace)).
@@ -68,17 +68,17 @@ pub struct TimerStats {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TimeHistogram {
     buckets: [u64; BUCKETS],
-    /// The sum of each bucket in nanoseconds. A u64 would be full after ten minutes of a million
-    /// waits of 30 s a second.
+    /// The sum of each bucket in nanoseconds. With a million waits of 30 s a second, a `u64` would
+    /// be full after ten minutes.
     sums_ns: [u128; BUCKETS],
 }
 
 const BUCKETS: usize = TimeHistogram::BOUNDS_S.len() + 1;
 
 impl TimeHistogram {
-    /// The upper bound of each bucket but the last, which has none; in seconds. A recorder of
-    /// histograms that is configured with these shows all that is counted;
-    /// [`COARSE_BOUNDS_S`](Self::COARSE_BOUNDS_S) take half the series.
+    /// The upper bound of each bucket but the last, which has none; in seconds. A recorder whose
+    /// histograms have these bounds shows all that is counted;
+    /// [`COARSE_BOUNDS_S`](Self::COARSE_BOUNDS_S) make half as many series.
     pub const BOUNDS_S: &[f64] = &[
         0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
         0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0,
@@ -107,8 +107,8 @@ impl TimeHistogram {
         self.sums_ns[bucket] += u128::from(took_ns);
     }
 
-    /// Returns the bucket of a duration. The quotient of a bound is that very bound: both are rounded
-    /// from the same fraction.
+    /// Returns the bucket of a duration. A duration that equals a bound divides to that very bound:
+    /// both are rounded from the same fraction.
     fn bucket_of(took_ns: u64) -> usize {
         let took_s = took_ns as f64 / 1e9;
         TimeHistogram::BOUNDS_S.partition_point(|&bound_s| bound_s < took_s)
@@ -138,8 +138,9 @@ impl TimeHistogram {
         }
     }
 
-    /// Returns what was counted since `earlier`, an older state of the same histogram: the durations
-    /// of a minute, from totals a minute apart. Counts that `earlier` has more of come out as 0.
+    /// Returns the counts gained since `earlier`, an older state of the same histogram: the
+    /// durations of a minute, from totals a minute apart. A count that is higher in `earlier` comes
+    /// out as 0.
     ///
     /// ```
     /// use timer_core::TimeHistogram;
@@ -160,9 +161,9 @@ impl TimeHistogram {
         gained
     }
 
-    /// Returns for each bucket that is not empty its count, and its mean in seconds, which lies in
-    /// the bucket. A recorder that records the mean that many times ends with the same buckets,
-    /// count and sum.
+    /// Returns the count of each bucket that is not empty, and the mean of its durations in
+    /// seconds, which lies in the bucket. A recorder that records the mean that many times ends
+    /// with the same buckets, count and sum.
     #[cfg(any(test, feature = "metrics"))]
     pub(crate) fn means(&self) -> impl Iterator<Item = (u64, f64)> {
         let filled = (0..BUCKETS).filter(|&at| self.buckets[at] > 0);
@@ -177,8 +178,8 @@ impl TimeHistogram {
 
 #[cfg(feature = "serde")]
 impl serde::Serialize for TimeHistogram {
-    /// Its buckets (see [`BOUNDS_S`](TimeHistogram::BOUNDS_S)), the sum of each in seconds, the
-    /// count and the sum of all.
+    /// Writes the buckets (see [`BOUNDS_S`](TimeHistogram::BOUNDS_S)), the sum of each in seconds,
+    /// the count and the sum of all.
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeStruct;
         let mut histogram = to.serialize_struct("TimeHistogram", 4)?;
@@ -195,7 +196,7 @@ mod tests {
     use super::*;
 
     impl TimeHistogram {
-        /// Counts `count` that took this many nanoseconds each.
+        /// Counts `count` durations of this many nanoseconds each.
         fn record_many(&mut self, took_ns: u64, count: u64) {
             let bucket = TimeHistogram::bucket_of(took_ns);
             self.buckets[bucket] += count;

@@ -14,11 +14,11 @@ pub fn contain<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     contain_here(work)
 }
 
-/// As [`contain`], inlined: for the code that nearly each operation runs. A call costs 10
-/// instructions.
+/// Contains panics as [`contain`] does, but is inlined: for code that nearly every operation runs.
+/// A call costs 10 instructions.
 ///
 /// # Errors
-/// As [`contain`].
+/// The panic's message, as with [`contain`].
 #[inline(always)]
 pub fn contain_here<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(message)

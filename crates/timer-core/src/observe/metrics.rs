@@ -1,8 +1,8 @@
 //! Publishing through the `metrics` facade: [`Published`], for timers and for owners of wheels.
 //!
 //! A source (a timer, a purgatory) counts for itself, and hands [`Sample`]s to the installed
-//! recorder when it is asked to. Several sources may have one name, at once or one after the other,
-//! and share their series:
+//! recorder when it is asked to. Sources with the same name, at once or one after the other, share
+//! their series:
 //!
 //! - **Counters go on.** A source adds what it has counted since it published last. So the counters
 //!   of one name add up, and stay when a source is gone.
@@ -10,15 +10,15 @@
 //!   ages, the largest. So each source leaves its value with the recorder, and takes it out when it
 //!   is gone.
 //!
-//! Each is kept for each recorder apart: a program may publish before it installs one, and each
-//! test may have its own.
+//! Both are kept for each recorder separately: a program may publish before it installs a recorder,
+//! and each test may have its own.
 //!
-//! **A recorder is known by what it keeps.** An address is not enough: a test's second recorder may
-//! lie where its first one lay. So the value of the label that names the source is a text of this
-//! recorder's alone, its *mark*. A recorder keeps the labels of its series. While it does the mark
-//! lives, and what is at that address is the same recorder; after that it is another. One that
-//! keeps no labels is known by its address. (So is one that was dropped while a handle that renders
-//! its page still keeps its series.)
+//! **A recorder is known by what it keeps.** Its address is not enough: a test's second recorder
+//! may lie where the first one lay. So the value of the label that names the source is a text of
+//! this recorder's alone, its *mark*. A recorder keeps the labels of its series. As long as it
+//! does, the mark lives, and the recorder at that address is the same; after that it is another. A
+//! recorder that keeps no labels is known by its address. (So is a recorder that was dropped while
+//! a handle that renders its page still keeps its series.)
 
 use std::{
     collections::HashMap,
@@ -40,14 +40,14 @@ use ::metrics::{
 use super::{TimeHistogram, TimerStats};
 use crate::{panics::contain, sync::plain::Mutex};
 
-/// A recorder takes values one by one and keeps each until it is rendered. So a program that was
-/// not scraped for an hour would hand over for half a minute, and fill the memory. Beyond this
-/// number of values only an even share of them is handed over.
+/// The most values that are handed over at once; of more, only an even share is. A recorder takes
+/// values one by one and keeps each until it is rendered, so a program that was not scraped for an
+/// hour would hand over for half a minute, and fill the memory.
 const HANDED_OVER_MAX: u64 = 1_000_000;
 
 impl TimeHistogram {
     /// Hands the counts since `published` to the recorder's histogram: all of them, or beyond a
-    /// million an even share. No count is handed over twice: those that a panicking recorder did
+    /// million an even share. No count is handed over twice: counts that a panicking recorder did
     /// not take are lost.
     pub(super) fn hand_over(&self, published: &mut TimeHistogram, to: &Histogram) {
         let gained = self.gained_since(published);
@@ -66,7 +66,7 @@ pub struct Sample {
     name: SeriesName,
     help: &'static str,
     value: Value,
-    /// It is published only by a source that publishes in detail.
+    /// Published only by a source that publishes in detail.
     is_detail: bool,
 }
 
@@ -114,7 +114,7 @@ impl Sample {
         Sample::new(metric, help, Value::Times(Box::new(times)))
     }
 
-    /// Declares the same for the series that has a further label.
+    /// Declares the same sample for the series with a further label.
     pub fn labelled(self, label: &'static str, value: &'static str) -> Self {
         let metric = self.name.metric;
         let label = Some((label, value));
@@ -124,7 +124,7 @@ impl Sample {
         }
     }
 
-    /// Declares the same for a source that [publishes in detail](Published::publish).
+    /// Declares the sample as one for sources that [publish in detail](Published::publish).
     pub fn in_detail(self) -> Self {
         Sample {
             is_detail: true,
@@ -141,16 +141,16 @@ impl Sample {
     }
 }
 
-/// The label that sources of one kind have, and the name of one.
+/// The name of a source, and the label that has the names of sources of its kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SourceName {
     /// `timer` or `purgatory`.
     pub label: &'static str,
-    /// Its value.
+    /// The label's value.
     pub name: Arc<str>,
 }
 
-/// A series of a recorder, beside the label that names the source.
+/// The name of a series, without the label that names the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct SeriesName {
     metric: &'static str,
@@ -162,9 +162,9 @@ struct SeriesName {
 #[derive(Debug)]
 struct Recorder {
     /// The value of the label that names a source, in an allocation of this recorder's alone. Each
-    /// call that publishes to it has it, too.
+    /// call that publishes to the recorder holds it as well.
     mark: Arc<str>,
-    /// False once it was found to keep no label.
+    /// False once the recorder was found to keep no label.
     keeps_mark: AtomicBool,
     /// The values of its gauges, by the address of each living source. Never locked while a recorder
     /// is called.
@@ -174,13 +174,13 @@ struct Recorder {
 /// Recorders, by their addresses and the names of their sources.
 type Recorders = HashMap<(usize, SourceName), Arc<Recorder>>;
 
-/// The recorders that were published to and live. Locked to look whether one is gone, and never
-/// while a recorder is called.
+/// The living recorders that were published to. Locked to see whether one is gone, and never while
+/// a recorder is called.
 static RECORDERS: LazyLock<Mutex<Recorders>> = LazyLock::new(Mutex::default);
 
 impl Recorder {
-    /// Returns true when it has dropped what it kept. One that keeps no label is forgotten when no
-    /// source has a series there any more.
+    /// Returns true when the recorder has dropped the labels that it kept. A recorder that keeps no
+    /// label is forgotten when no source has a series there any more.
     fn is_gone(self: &Arc<Self>) -> bool {
         if self.keeps_mark.load(Ordering::Relaxed) {
             Arc::strong_count(&self.mark) == 1
@@ -190,7 +190,7 @@ impl Recorder {
     }
 }
 
-/// A call that publishes to the installed recorder, which is known until its end.
+/// A call that publishes to the installed recorder, which stays known until the call ends.
 struct Publishing {
     /// The label that names its sources.
     label: &'static str,
@@ -199,16 +199,16 @@ struct Publishing {
 }
 
 impl Publishing {
-    /// Finds out which recorder is installed. O(1), but O(recorders) for one that is new.
+    /// Finds out which recorder is installed. O(1), but O(recorders) for a new one.
     fn begin(of: &SourceName) -> Self {
         let address = with_recorder(|recorder| std::ptr::from_ref(recorder).addr());
         let place = (address, of.clone());
         let mut all = RECORDERS.lock();
-        // 1. If there is a new one, those that are gone are forgotten.
+        // 1. If it is a new one, forget those that are gone.
         if all.get(&place).is_none_or(|known| known.is_gone()) {
             all.retain(|_, known| !known.is_gone());
         }
-        // 2. The recorder that has been there, or the new one.
+        // 2. Take the known recorder, or add the new one.
         let known = all.entry(place).or_insert_with(|| {
             Arc::new(Recorder {
                 mark: Arc::from(&*of.name),
@@ -227,7 +227,8 @@ impl Publishing {
 impl Drop for Publishing {
     fn drop(&mut self) {
         let _all = RECORDERS.lock();
-        // After the last call the mark is the only one, unless the recorder has kept it.
+        // After the last call no other reference to the mark is left, unless the recorder has kept
+        // one.
         self.mark = Arc::default();
         if Arc::strong_count(&self.recorder.mark) == 1 {
             self.recorder.keeps_mark.store(false, Ordering::Relaxed);
@@ -235,14 +236,14 @@ impl Drop for Publishing {
     }
 }
 
-/// The part of a source in a series, and of a counter or histogram what was handed over.
+/// The part of a source in a series, and how much of a counter or histogram was handed over.
 #[derive(Debug)]
 struct Series {
     /// The address of the source.
     source: usize,
     name: SeriesName,
     recorder: Arc<Recorder>,
-    /// The recorder's end of it.
+    /// The recorder's end of the series.
     to: Handle,
     /// Given to a counter so far.
     counted: u64,
@@ -261,82 +262,83 @@ enum Handle {
 /// The series that a source has published, by the addresses of their recorders and their names.
 type AllSeries = HashMap<(usize, SeriesName), Series>;
 
-/// The part that one source has in the recorders' series, made as it publishes first. A `dyn`: a
-/// program that never publishes has nothing of it in its binary.
+/// The part that one source has in the recorders' series, made when it first publishes. A `dyn`, so
+/// that a program that never publishes has no code for it in its binary.
 #[derive(Debug, Default)]
 pub struct Published {
     part: OnceLock<Box<dyn HandsOver>>,
-    /// Set as the source ends: nothing is published then, unless it [goes on](Published::resume).
+    /// Set when the source ends: nothing more is published, unless it [goes on](Published::resume).
     is_withdrawn: AtomicBool,
 }
 
-/// Reads what a source counts.
+/// Reads the counts of a source.
 type Read<'a> = &'a dyn Fn() -> Vec<Sample>;
 
 /// The work of [`Published`], on the series of one source.
 trait HandsOver: Send + Sync + fmt::Debug {
     /// Hands samples over, unless another call has the series. Returns a panic of the recorder.
     fn publish(&self, of: &SourceName, in_detail: bool, read: Read<'_>) -> thread::Result<()>;
-    /// Publishes what came last, unless another call has the series. Returns true if this one had
-    /// them as another came.
+    /// Publishes the last counts, unless another call has the series. Returns true if this call had
+    /// them when another withdrawal came.
     fn withdraw(&self, read: Read<'_>) -> bool;
 }
 
-/// What one source has published. Its address distinguishes sources of one name: it does not move.
+/// The part of one source. Its address, which does not change, distinguishes sources of one name.
 #[derive(Debug, Default)]
 struct Part(Mutex<State>);
 
-/// Locked for a moment, never while a recorder is called.
+/// The state of a part. Locked for a moment, never while a recorder is called.
 #[derive(Debug, Default)]
 struct State {
     series: AllSeries,
     /// A call has the series, and hands them over.
     is_publishing: bool,
-    /// Set as the source ends while a call has the series.
+    /// Set when the source ends while a call has the series.
     ends_meanwhile: bool,
     /// Set for good by the first call that publishes in detail.
     is_in_detail: bool,
 }
 
 impl Published {
-    /// Hands the samples that `read` returns to the installed recorder, unless another call is
-    /// doing so, which may be further up this stack. Once a call was made `in_detail`, this one and
-    /// all later ones hand over the samples that were declared [in detail](Sample::in_detail), too.
+    /// Hands the samples that `read` returns to the installed recorder, unless another call,
+    /// perhaps further up this stack, is doing so. Once a call was made `in_detail`, this call and
+    /// all later ones also hand over the samples that were declared [in detail](Sample::in_detail).
     pub fn publish(&self, of: &SourceName, in_detail: bool, read: Read<'_>) {
         let part = self.part.get_or_init(|| Box::new(Part::default()));
         if self.is_withdrawn() {
             return;
         }
         let handed_over = part.publish(of, in_detail, read);
-        // A source that has ended meanwhile has left its last publishing to this call, also if the
+        // A source that has ended meanwhile has left its last publishing to this call, even if the
         // recorder panics.
         self.withdraw_if_ended(read);
         handed_over.unwrap_or_else(|panicked| resume_unwind(panicked));
     }
 
-    /// Publishes to every recorder that this was published to: what counters and histograms have
-    /// counted since, and gauges without this source. Nothing but another such call publishes later:
-    /// a source of which something still counts makes one when that is over, with no call beside it.
-    /// A call that is publishing now does this as it ends. Or the source [goes on](Self::resume).
+    /// Publishes to every recorder that the source was published to: counters and histograms with
+    /// the counts gained since, and gauges without this source. Unless the source [goes
+    /// on](Self::resume), only another such call publishes later: a source with a part that still
+    /// counts makes one when that part is over, with no call beside it. A call that is publishing
+    /// now does this as it ends.
     pub fn withdraw(&self, read: Read<'_>) {
         self.is_withdrawn.fetch_or(true, Ordering::AcqRel);
         self.withdraw_if_ended(read);
     }
 
-    /// Goes on with a source that was withdrawn: it is published again.
+    /// Goes on with a source that was withdrawn, so that it is published again.
     pub(crate) fn resume(&self) {
         self.is_withdrawn.store(false, Ordering::Release);
     }
 
-    /// Withdraws a source that has ended: again, if it has gone on and ended meanwhile.
+    /// Withdraws a source that has ended, and again if it has gone on and ended meanwhile.
     fn withdraw_if_ended(&self, read: Read<'_>) {
         if let Some(part) = self.part.get() {
             while self.is_withdrawn() && part.withdraw(read) {}
         }
     }
 
-    /// Returns true if the source has ended. Written, too, though nothing changes: so either this sees
-    /// that, or the thread that ends it sees that there is a part to be withdrawn.
+    /// Returns true if the source has ended. A write, though nothing changes: either this call sees
+    /// the end, or the thread that ends the source sees that there is a part to withdraw.
     fn is_withdrawn(&self) -> bool {
         self.is_withdrawn.fetch_or(false, Ordering::AcqRel)
     }
@@ -354,8 +356,8 @@ impl HandsOver for Part {
         let mut series = std::mem::take(&mut state.series);
         let is_in_detail = state.is_in_detail;
         drop(state);
-        // 2. Read now: read before, samples might be older than those published last. Then to the
-        //    recorder, with nothing locked.
+        // 2. Read now: samples that were read earlier might be older than those published last.
+        //    Then hand them to the recorder, with nothing locked.
         let handed_over = catch_unwind(AssertUnwindSafe(|| {
             let samples = read();
             let publishing = Publishing::begin(of);
@@ -366,7 +368,7 @@ impl HandsOver for Part {
                 }
             }
         }));
-        // 3. They go back, also if the recorder panics.
+        // 3. Put the series back, even if the recorder panics.
         let mut state = self.0.lock();
         state.series = series;
         state.is_publishing = false;
@@ -374,7 +376,7 @@ impl HandsOver for Part {
     }
 
     fn withdraw(&self, read: Read<'_>) -> bool {
-        // 1. By one call at a time, that which takes the series.
+        // 1. One call at a time withdraws: the one that takes the series.
         let mut state = self.0.lock();
         if state.is_publishing {
             state.ends_meanwhile = true;
@@ -387,7 +389,7 @@ impl HandsOver for Part {
         state.is_publishing = true;
         state.ends_meanwhile = false;
         drop(state);
-        // 2. The present state of the counters; the gauges go.
+        // 2. Publish the present state of the counters; take the gauges out.
         let samples = read();
         for series in all.values_mut() {
             let sample = samples.iter().find(|sample| sample.name == series.name);
@@ -490,7 +492,8 @@ impl Series {
     ///
     /// The recorder is called with nothing locked, so a value that another call combined later may
     /// reach it earlier. Each call therefore combines the values again after it has set the gauge,
-    /// and sets it again if they differ: the one that sets it last has set what all have left.
+    /// and sets it again if they differ: the call that sets it last has set the values that all
+    /// have left.
     fn show(&self, to: &Gauge, combine: Combine, value: Option<f64>) {
         // 1. The value of this source.
         let mut all = self.recorder.gauges.lock();
@@ -500,7 +503,7 @@ impl Series {
             None => values.remove(&self.source),
         };
         drop(all);
-        // 2. Those of all, until they are shown as they are.
+        // 2. The values of all sources, until the gauge shows them as they are.
         let combined = || {
             let all = self.recorder.gauges.lock();
             let values = all.get(&self.name).into_iter().flat_map(HashMap::values);
@@ -526,12 +529,12 @@ pub trait Publishes {
     fn source(&self) -> SourceName;
     /// Reads counters and histograms, which stay when the source is gone.
     fn totals(&self) -> Vec<Sample>;
-    /// Reads the present. Of several sources of one name, numbers add up, and of ages the largest is
-    /// shown.
+    /// Reads the present values. Of several sources of one name, numbers add up, and the largest
+    /// age is shown.
     fn gauges(&self) -> Vec<Sample>;
 }
 
-// Not methods of the trait, whose implementations would all link them.
+// Not methods of the trait: each of its implementations would link them.
 impl dyn Publishes + '_ {
     /// Hands everything to the installed recorder, as [`Published::publish`] does.
     pub fn publish(&self, in_detail: bool) {

@@ -1,18 +1,20 @@
-//! Locks, atomics and thread-locals: `parking_lot` (a feature) and `std`, or under `cfg(loom)` those of
-//! loom, which walks every interleaving of a few steps.
+//! Locks, atomics and thread-locals: `parking_lot` (a feature) and `std`, or under `cfg(loom)`
+//! those of loom, which walks every interleaving of a few steps.
 //!
-//! All code that it checks takes these from here, so that the code that is checked is the code
-//! that ships. At a failpoint a model makes it go wrong, to show that the model would notice.
+//! All code that loom checks takes its locks and atomics from here, so the code that is checked is
+//! the code that ships. At a failpoint a model makes the code go wrong, to show that it would
+//! notice.
 //!
 //! | Name | In builds | In models | For |
 //! |---|---|---|---|
 //! | [`Mutex`] | `parking_lot`'s, or std's | loom's | data that a model has to see |
-//! | [`Unwatched`] | as `Mutex` | std's | data that none has to see, where it has to be fast |
-//! | [`plain::Mutex`] | std's | std's | data that none has to see, elsewhere; in statics |
+//! | [`Unwatched`] | as `Mutex` | std's | data that no model has to see, where it has to be fast |
+//! | [`plain::Mutex`] | std's | std's | data that no model has to see, elsewhere; in statics |
 //! | [`HandedBack`] | std's | std's | the value in an error; never locked |
-//! | [`Late`] | std's `OnceLock` | the same, behind a `Mutex` if a model asks | what is made as it is first used |
+//! | [`Late`] | std's `OnceLock` | the same, behind a `Mutex` if a model asks | a value that is made on first use |
 //!
-//! Besides: a count of work under way ([`Latch`]) and reference counts for many threads ([`Shares`]).
+//! It also has a count of work under way ([`Latch`]) and reference counts for many threads
+//! ([`Shares`]).
 
 use std::{
     iter,
@@ -42,7 +44,7 @@ mod real {
     #[cfg(not(feature = "parking_lot"))]
     pub use {crate::sync::plain::Mutex, std::sync::MutexGuard};
 
-    /// Returns true: what can be made late is. Most models make it at once.
+    /// Returns true: values that can be made late are. Most models make them at once.
     pub(crate) const fn is_late() -> bool {
         true
     }
@@ -73,7 +75,7 @@ mod real {
         };
     }
 
-    /// Returns a small number for this thread: counts up from 0 as threads first ask.
+    /// Returns a small number for this thread: threads are counted up from 0 as they first ask.
     #[inline]
     pub fn thread_slot() -> usize {
         SLOT.try_with(|slot| *slot).unwrap_or(0)
@@ -91,7 +93,7 @@ pub use self::plain::Mutex as Unwatched;
 #[cfg(not(loom))]
 pub use self::real::Mutex as Unwatched;
 
-/// True when the running model has planted this fault.
+/// Evaluates to true when the running model has planted this fault.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! failpoint {
@@ -131,9 +133,9 @@ pub mod plain {
 /// A value that an error hands back: `Sync` for every value that is `Send`. Never locked.
 pub type HandedBack<T> = plain::Mutex<T>;
 
-/// A value behind several reference counts, in cache lines far apart, one for some threads each.
-/// So threads that clone and drop references do not write to the same memory. Each is made as a
-/// thread first asks for it.
+/// A value behind several reference counts, in cache lines far apart, each for some of the threads.
+/// So threads that clone and drop references do not write to the same memory. A share is made when
+/// a thread first asks for it.
 #[derive(Debug)]
 pub struct Shares<T> {
     value: T,
@@ -143,8 +145,8 @@ pub struct Shares<T> {
 /// A reference to a value in [`Shares`].
 pub type Share<T> = Arc<Spaced<T>>;
 
-/// A value with room behind it: the reference counts of two shares, which lie before their values,
-/// are at least 128 bytes apart. Aligned to as much, each share would take 256 bytes.
+/// A value with padding behind it: the reference counts of two shares, which lie before their
+/// values, are at least 128 bytes apart. Aligned to 128 bytes, each share would take 256.
 #[derive(Debug)]
 pub struct Spaced<T> {
     value: T,
@@ -217,7 +219,8 @@ impl Latch {
         UnderWay(count.clone())
     }
 
-    /// Waits until nothing is under way, for at most `limit`; returns how many are then.
+    /// Waits until nothing is under way, for at most `limit`; returns how many pieces of work still
+    /// are.
     pub fn wait(&self, limit: Duration) -> usize {
         let Some(count) = self.0.get() else {
             return 0; // no work has begun

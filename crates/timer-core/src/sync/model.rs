@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-/// std's `thread_local!` of one static over the model's, which knows no `const` initialisers.
+/// std's `thread_local!` for one static, over the model's, which has no `const` initialisers.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! model_thread_local {
@@ -41,10 +41,10 @@ pub fn plant(fault: Option<String>) {
     LATE.set(false);
 }
 
-/// Has shards made as they are first locked, and on a manual timer marked by each hold of their lock,
-/// as what ships does, in the models that this thread of the machine runs, until the next [`plant`].
-/// In others they are there from the beginning, and all of them are asked, which spares these most
-/// interleavings.
+/// Makes shards when they are first locked, and on a manual timer marks them at each hold of their
+/// lock, as the code that ships does, in the models that this thread of the machine runs, until the
+/// next [`plant`]. In other models all shards are there from the beginning, and all are asked,
+/// which spares these models most interleavings.
 pub fn make_late() {
     LATE.set(true);
 }
@@ -85,7 +85,7 @@ impl Parker {
         ))))
     }
 
-    /// Its waker.
+    /// Returns its waker.
     pub fn unparker(&self) -> &Unparker {
         &self.0
     }
@@ -136,11 +136,11 @@ impl<T> Mutex<T> {
     }
 }
 
-/// std's cell for what is made late. The models that [ask for it](make_late) see it being made, and
-/// looked for, with no more order between the two than std's cell gives.
+/// std's cell for a value that is made late. The models that [ask for it](make_late) see the value
+/// being made, and looked for, with no more order between the two than std's cell gives.
 #[derive(Debug)]
 pub struct Late<T> {
-    /// Locked by those that make it.
+    /// Locked by threads that make the value.
     gate: Mutex<()>,
     is_made: AtomicBool,
     value: std::sync::OnceLock<T>,
@@ -177,7 +177,7 @@ impl<T> Late<T> {
     }
 }
 
-/// All threads of a model share a shard: the hardest case.
+/// Returns 0: all threads of a model share a shard, the hardest case.
 pub fn thread_slot() -> usize {
     0
 }
