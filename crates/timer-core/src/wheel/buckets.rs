@@ -13,15 +13,16 @@
 //!    nodes, in Pages:   │ sequence, place, high, task │              TaskId: index of it, sequence
 //! ```
 //!
-//! A bucket's [`TimerTaskList`] is a stack of entries, the first in the list itself and the others
-//! in chunks of 128 bytes: in sharded wheels most buckets hold one task. A node knows the place of
-//! its entry. When it leaves, the last entry takes that place (Kafka's list is a doubly linked
-//! ring). All lists share their chunks: the next list takes what one gives back. So handing down
-//! asks the allocator for nothing, and no large block is grown or freed under a lock.
+//! A bucket's [`TimerTaskList`] is a stack of entries. The first lies in the list itself, as in
+//! sharded wheels most buckets hold one task; the others lie in chunks of 128 bytes. A node knows
+//! the place of its entry. When the node leaves, the last entry takes that place (Kafka's list is a
+//! doubly linked ring). All lists share their chunks: a chunk that one list gives back goes to the
+//! next. So handing down asks the allocator for nothing, and no large block is grown or freed under
+//! a lock.
 //!
-//! An entry has the lower half of its deadline. The bucket has the upper one, as long as it spans
-//! at most 2^32 ticks, so handing down reads no node and writes each once: its place. Handing over
-//! reads the next nodes together, where a linked list waits for one node to learn the next.
+//! An entry has the lower half of its deadline. A bucket that spans at most 2^32 ticks has the
+//! upper half, so handing down reads no node, and writes each once: its place. Handing over reads
+//! the next nodes together, where a linked list waits for one node to learn the next.
 //!
 //! The bitmap lets time jump: instead of visiting each tick, the wheel asks for the next bucket
 //! that holds anything (Kafka keeps a `java.util.concurrent.DelayQueue` *of buckets* for this). A
@@ -38,8 +39,9 @@
 //! - **On demand**: the lists of 8 neighbouring buckets are a *row*, made when the first task comes
 //!   to one of them, and kept. A wheel of few deadlines has few rows. A list's number is its place
 //!   among the lists; `rows` says where the row of a bucket is.
-//! - **Last bucket**: most timeouts of a program are alike, so the next deadline comes to the coarse
-//!   bucket of the last one. That is remembered with the presents for which it is the right one.
+//! - **Last bucket**: most timeouts of a program are alike, so the next deadline falls into the
+//!   coarse bucket of the last one. That bucket is remembered, with the presents for which it is
+//!   right.
 //! - **Cascade first**: if two buckets expire at the same tick, the one of the higher level comes
 //!   first. Then its tasks are in place when the tick itself is reached.
 
@@ -61,13 +63,13 @@ const SPAN: u32 = 16;
 /// Buckets of a row.
 const ROW: usize = 8;
 
-/// The row is not made.
+/// The number of a row that is not made.
 const NO_ROW: u16 = u16::MAX;
 
 /// Entries of a due bucket whose nodes are read together.
 const AHEAD: usize = 64;
 
-/// Marks a place as the first entry of a list, whose number is the rest.
+/// Marks the place of a list's first entry; the other bits are the list's number.
 const FIRST: u32 = 1 << 31;
 
 /// A task in a bucket.
@@ -86,14 +88,14 @@ impl Entry {
 /// The place of an entry that was put into a bucket.
 #[derive(Clone, Copy)]
 pub(super) struct Placed {
-    /// The node is to keep it; `NO_PLACE` in no bucket.
+    /// The place for the node to keep; `NO_PLACE` in no bucket.
     pub(super) place: u32,
     /// The tick at which the bucket is due; `u64::MAX` for never.
     pub(super) due: u64,
 }
 
 impl Placed {
-    /// In no bucket.
+    /// The result for a node in no bucket.
     pub(super) const NEVER: Placed = Placed {
         place: NO_PLACE,
         due: u64::MAX,
@@ -104,7 +106,7 @@ impl Placed {
 #[derive(Debug)]
 struct Chunk {
     entries: [Entry; CHUNK as usize],
-    /// The place before the first one here.
+    /// The place before the first one in this chunk.
     previous: u32,
     /// Number of the list that uses it.
     owner: u32,
@@ -182,7 +184,7 @@ impl TimerTaskList {
         }
         let chunk = chunks.at(place / SPAN);
         let entry = chunk.entries[(place % SPAN) as usize];
-        // That was the chunk's first entry: the chunk goes back.
+        // If this was the chunk's first entry, the chunk goes back.
         if place % SPAN == 0 {
             self.last = chunk.previous;
             chunks.release(place / SPAN);
@@ -198,7 +200,7 @@ impl TimerTaskList {
         let mut last = self.last;
         let mut left = AHEAD;
         let mut seen = 0;
-        // Those of the last chunk, and then those of the one before.
+        // The entries of the last chunk, then those of the chunk before it.
         while left > 0 && last & FIRST == 0 {
             let chunk = chunks.at(last / SPAN);
             let here = &chunk.entries[..=(last % SPAN) as usize];
@@ -208,7 +210,7 @@ impl TimerTaskList {
             left = left.saturating_sub(here.len());
             last = chunk.previous;
         }
-        // One sum over all of them: no read waits for another, and none is optimised away.
+        // All are combined into one value: no read waits for another, and none is optimised away.
         std::hint::black_box(seen);
     }
 
@@ -229,13 +231,13 @@ impl TimerTaskList {
 #[derive(Debug)]
 pub(super) struct Buckets {
     geometry: Geometry,
-    /// Buckets from one level to the next: those of a ring, filled up to whole words.
+    /// Bucket numbers from one level to the next: the slots of a ring, rounded up to whole words.
     stride: u32,
-    /// The finest level that is made. Levels are made on demand, with any in between.
+    /// The finest level that is made. Levels are made on demand, with any level in between.
     finest: u32,
-    /// Row by row, in the order in which they were made (On demand).
+    /// The lists, row by row, in the order in which the rows were made (On demand).
     lists: Vec<TimerTaskList>,
-    /// The row of each 8 buckets, by number: level by level, each filled up to whole words of
+    /// The row of each 8 buckets, by number: level by level, each rounded up to whole words of
     /// `occupied`.
     rows: Box<[u16]>,
     occupied: Box<[u64]>,
@@ -246,7 +248,7 @@ pub(super) struct Buckets {
 /// The coarse bucket of the last deadline that was put into one (Last bucket).
 #[derive(Debug, Default)]
 struct LastBucket {
-    /// Its first tick, and how many it has: none before there was one.
+    /// Its first tick, and its number of ticks: 0 before there was such a bucket.
     from: u64,
     ticks: u64,
     /// The latest present from which no lower level reaches it.
@@ -270,7 +272,7 @@ impl Buckets {
         }
     }
 
-    /// Returns the words of `occupied` a level.
+    /// Returns the number of words of `occupied` that a level has.
     fn words(&self) -> usize {
         self.stride as usize / 64
     }
@@ -289,7 +291,7 @@ impl Buckets {
         (bucket.level - self.finest()) * self.stride as usize + bucket.slot
     }
 
-    /// Returns the number of a bucket's list; none below the number of lists if it is not made.
+    /// Returns the number of a bucket's list; at least the number of lists if it is not made.
     fn list_number(&self, number: usize) -> usize {
         self.rows[number / ROW] as usize * ROW + number % ROW
     }
@@ -353,8 +355,9 @@ impl Buckets {
         self.finest() + self.occupied.len() / self.words()
     }
 
-    /// Puts the index of a node into the bucket of its deadline, seen from `now`. One in the past
-    /// is due at once. Beyond the last tick the node is never due, and takes no bucket. O(levels).
+    /// Puts the index of a node into the bucket of its deadline, seen from `now`. A deadline in the
+    /// past is due at once. Beyond the last tick the node is never due, and goes into no bucket.
+    /// O(levels).
     #[inline(always)]
     pub(super) fn put(&mut self, index: u32, deadline: u64, now: u64) -> Placed {
         let low = deadline as u32;
@@ -389,7 +392,7 @@ impl Buckets {
         let Some(now_max) = self.geometry.now_max(bucket) else {
             return;
         };
-        // All of its ticks have a place.
+        // Keep only a bucket whose ticks all have a place.
         if from > self.geometry.last_tick().saturating_sub(ticks) {
             return;
         }
@@ -407,8 +410,8 @@ impl Buckets {
     /// Puts an entry into a bucket; returns its place. O(1).
     #[inline(always)] // a call costs 10 instructions
     fn push_to(&mut self, bucket: DueBucket, entry: Entry) -> u32 {
-        // Its list. The level or the row may be a new one (On demand): a number below that of the
-        // finest level wraps around.
+        // Find its list. The level or the row may be a new one (On demand): the number of a bucket
+        // below the finest level wraps around.
         let level = bucket.level.wrapping_sub(self.finest());
         let number = level
             .wrapping_mul(self.stride as usize)
@@ -425,8 +428,8 @@ impl Buckets {
     #[inline(always)] // as `push_to`
     fn push_at(&mut self, number: usize, at: usize, entry: Entry) -> u32 {
         let list = &mut self.lists[at];
-        // Occupied. Only written when it changes, so that most insertions leave the word's cache
-        // line alone.
+        // Occupied. The word is written only when it changes, so that most insertions leave its
+        // cache line alone.
         if list.is_empty() {
             let word = &mut self.occupied[number / 64];
             let bit = 1 << (number % 64);
@@ -466,7 +469,7 @@ impl Buckets {
         // 1. Room for all of them, in whole words a level, so that a bucket's number finds its bit.
         let mut occupied = vec![0; levels.len() * self.words()];
         let mut rows = vec![NO_ROW; occupied.len() * 64 / ROW];
-        // 2. What is there lies above what is new and finer.
+        // 2. Copy the levels that are there, above those that are new and finer.
         let finer = there.start.saturating_sub(levels.start) * self.words();
         occupied[finer..][..self.occupied.len()].copy_from_slice(&self.occupied);
         rows[finer * 64 / ROW..][..self.rows.len()].copy_from_slice(&self.rows);
@@ -477,8 +480,8 @@ impl Buckets {
         self.last = LastBucket::default();
     }
 
-    /// Takes a node out of its bucket, by the place that the node had and has forgotten; false if
-    /// it is in none. O(1).
+    /// Takes a node out of its bucket, by the place that the node had and has forgotten. Returns
+    /// false if it is in none. O(1).
     #[inline(always)]
     pub(super) fn remove<T>(&mut self, nodes: &mut Nodes<T>, index: u32, place: u32) -> bool {
         if place == NO_PLACE {
@@ -490,7 +493,7 @@ impl Buckets {
         let last = self.lists[owner]
             .pop(&mut self.chunks)
             .expect("Place: the bucket is not empty");
-        // If another one was to leave, the last takes its place.
+        // If another entry is to leave, the last one takes its place.
         if last.index != index {
             step();
             self.set_entry(place, last);
@@ -516,7 +519,7 @@ impl Buckets {
                 break;
             };
             moved += 1;
-            // The bucket has the upper half of the deadline, unless it spans more than that.
+            // The bucket has the upper half of the deadline, unless it spans more than 2^32 ticks.
             let deadline = if narrow {
                 bucket.deadline(entry.low)
             } else {
@@ -532,7 +535,7 @@ impl Buckets {
     /// Hands the tasks of a bucket of level 0 over to `sink`, at most `max`; returns how many.
     /// O(max).
     ///
-    /// Each leaves its bucket before the sink runs, which may panic.
+    /// Each task leaves its bucket before the sink runs, which may panic.
     #[inline]
     pub(super) fn hand_over<T>(
         &mut self,
@@ -580,12 +583,12 @@ impl Buckets {
             if !self.lists[self.list_number(number)].is_empty() {
                 return Some(self.geometry.bucket_at(level, slot, now));
             }
-            // It has emptied since its bit was set: now the bit goes (Occupied).
+            // The list has emptied since its bit was set: clear the bit (Occupied).
             self.occupied[number / 64] &= !(1 << (number % 64));
         }
     }
 
-    /// Returns the tick from which a bucket is emptied: its expiration, or before it its lead.
+    /// Returns the tick from which a bucket is emptied: its expiration, less its lead.
     #[inline]
     fn due(&self, bucket: DueBucket) -> u64 {
         bucket
@@ -599,8 +602,8 @@ impl Buckets {
         self.earliest(now).map(|(_, due)| due).min()
     }
 
-    /// Returns the bucket due at `tick` that expires first (Cascade first); without one, as
-    /// [`next_due`](Self::next_due). O(levels).
+    /// Returns the bucket due at `tick` that expires first (Cascade first); if there is none, the
+    /// error is the result of [`next_due`](Self::next_due). O(levels).
     ///
     /// So due tasks come before those handed down ahead of their time.
     #[inline]
@@ -611,7 +614,7 @@ impl Buckets {
             if due > tick {
                 next_due = Some(next_due.map_or(due, |next| due.min(next)));
             } else if first.is_none_or(|first| bucket.expiration < first.expiration) {
-                // Of those that expire together the coarsest level's is the first.
+                // Of buckets that expire together, the coarsest level's comes first.
                 first = Some(bucket);
             }
         }
@@ -657,7 +660,7 @@ impl Buckets {
     }
 }
 
-/// Returns the first bit set at or after `start`, going round once.
+/// Returns the first bit set at or after `start`, wrapping around once.
 #[inline]
 fn first_from(words: &[u64], start: usize) -> Option<usize> {
     let first = start / 64;

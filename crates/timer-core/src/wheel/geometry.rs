@@ -1,13 +1,13 @@
 //! The arithmetic of the wheel: the level and the slot of a deadline, and nothing else.
 //!
-//! Level `k` has buckets of `size^k` ticks. Time on it is counted in those: the *unit* of a time
-//! `t` is `t / size^k`. A deadline belongs to the lowest level whose ring reaches it,
+//! Level `k` has buckets of `size^k` ticks. Time on a level is counted in its buckets: the *unit*
+//! of a time `t` is `t / size^k`. A deadline belongs to the lowest level whose ring reaches it,
 //! `unit(deadline) - unit(now) < ring`, at slot `unit(deadline) mod ring`. Both are taken from
 //! absolute times (never from the delay alone), so a slot holds one unit at a time.
 //!
-//! A ring has `size` slots. A *double* ring overlaps the level above, so that a coarse bucket can
-//! be handed down before it expires: its *lead* is a quarter of its ticks. Tasks that fall due
-//! meanwhile go first.
+//! A ring has `size` slots. A *double* ring has twice as many and overlaps the level above, so that
+//! a coarse bucket can be handed down before it expires: its *lead* is a quarter of its ticks.
+//! Tasks that fall due meanwhile go first.
 //!
 //! A *phase* shifts where units begin, so that the shards of a timer do not all hand down their
 //! coarse buckets at the same tick.
@@ -95,8 +95,9 @@ impl WheelSize {
 
     /// Returns the phase of one of `count` wheels: a fraction of a bucket of levels 1 to 3 each.
     pub(crate) fn phase(self, number: usize, count: usize) -> u64 {
-        // The same fraction of a bucket of each level: `number` of `count` parts. No product is too
-        // large: a bucket of level 3 has at most 2^45 ticks, and there are at most 256 wheels.
+        // Shift by the same fraction of a bucket of each level: `number` of `count` parts. No
+        // product is too large: a bucket of level 3 has at most 2^45 ticks, and there are at most
+        // 256 wheels.
         let slots = u64::from(self.slots);
         let part = |level| slots.pow(level) * number as u64 / count as u64;
         part(1) + part(2) + part(3)
@@ -104,15 +105,15 @@ impl WheelSize {
 }
 
 impl Default for WheelSize {
-    /// 64: one machine word of occupancy and a kilobyte a level. Cheaper than 20 everywhere;
-    /// 256 hands over faster, starts and stops alike, and takes four times the memory for its
-    /// buckets.
+    /// 64 slots take one machine word of occupancy and a kilobyte a level. They are cheaper than 20
+    /// everywhere; 256 hand over faster, start and stop alike, and take four times the memory for
+    /// their buckets.
     fn default() -> Self {
         WheelSize { slots: 64 }
     }
 }
 
-/// A bucket, and the tick at which it expires: the first that a task in it can be due at.
+/// A bucket, and the tick at which it expires: the first at which a task in it can be due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DueBucket {
     pub(super) level: usize,
@@ -121,8 +122,8 @@ pub(crate) struct DueBucket {
 }
 
 impl DueBucket {
-    /// Returns the deadline in the bucket with this lower half. The bucket's level is
-    /// [narrow](Geometry::is_narrow), so there is one.
+    /// Returns the deadline in the bucket that has this lower half. The bucket's level is
+    /// [narrow](Geometry::is_narrow), so there is only one.
     #[inline]
     pub(crate) fn deadline(self, low: u32) -> u64 {
         self.expiration + u64::from(low.wrapping_sub(self.expiration as u32))
@@ -149,7 +150,7 @@ enum Scale {
 }
 
 impl Geometry {
-    /// Makes a geometry whose rings have `size` slots `rings` times, once or twice, shifted by a phase.
+    /// Makes a geometry whose rings have `size` slots once or twice (`rings`), shifted by a phase.
     pub(super) fn new(size: WheelSize, rings: u32, phase: u64) -> Self {
         let slots = size.slots() as u64;
         // Most sizes are powers of two, for which a shift divides.
@@ -183,8 +184,8 @@ impl Geometry {
         }
     }
 
-    /// Returns the last tick that has a place. A timer's wheels have some beyond it, whatever their
-    /// phase: at `u64::MAX` lies what is never due.
+    /// Returns the last tick that has a place. A timer's wheels have ticks beyond it, whatever
+    /// their phase: tasks that are never due are filed at `u64::MAX`.
     pub(super) fn last_tick(&self) -> u64 {
         let is_double = self.ring > self.size; // as those of a timer
         let beyond = if is_double {
@@ -204,8 +205,8 @@ impl Geometry {
         }
     }
 
-    /// Returns a present from which, as from any before it, no lower level reaches a bucket above
-    /// level 0. `None` if there may be none.
+    /// Returns a present up to which no lower level reaches `bucket`, which is above level 0.
+    /// `None` if there may be no such present.
     pub(super) fn now_max(&self, bucket: DueBucket) -> Option<u64> {
         let reach = u64::from(self.ring) * self.bucket_ticks(bucket.level - 1);
         bucket.expiration.checked_sub(reach)
@@ -272,8 +273,8 @@ impl Geometry {
         }
     }
 
-    /// Returns true when a deadline belongs into a bucket. One that has passed belongs into the
-    /// present's.
+    /// Returns true when a deadline belongs in a bucket. A deadline that has passed belongs in the
+    /// bucket of the present.
     pub(super) fn holds(&self, bucket: DueBucket, deadline: u64, now: u64) -> bool {
         let unit = |time| self.unit(bucket.level, time);
         unit(deadline.max(now)) == unit(bucket.expiration)
@@ -282,8 +283,8 @@ impl Geometry {
     /// Returns the bucket of a deadline, seen from `now`; `now <= deadline <= last_tick`.
     /// O(levels).
     ///
-    /// It begins at or after `now`: above level 0 a deadline in the present unit belongs to the
-    /// level below.
+    /// The bucket begins at or after `now`: above level 0 a deadline in the present unit belongs to
+    /// the level below.
     #[inline(always)] // a call costs 10 instructions
     pub(super) fn bucket(&self, deadline: u64, now: u64) -> DueBucket {
         let mut level = 0;

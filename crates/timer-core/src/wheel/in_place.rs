@@ -1,7 +1,7 @@
-//! Tasks reached where they lie, for crates that keep state in them: by the index of a task that is
-//! there for certain, or by an id that is looked up once for several steps.
+//! Access to tasks where they lie, for crates that keep state in them: by the index of a task that
+//! is certain to be there, or by an id that is looked up once for several steps.
 //!
-//! These methods are no part of the documented interface: see [`driver`](crate::driver).
+//! These methods are not part of the documented interface: see [`driver`](crate::driver).
 
 use crate::wheel::{
     node::{NO_PLACE, TaskId},
@@ -13,7 +13,7 @@ impl<T> TimingWheel<T> {
     /// Returns the task at the index of a task that the wheel keeps. O(1).
     ///
     /// # Panics
-    /// When it keeps none there.
+    /// When the wheel keeps no task there.
     #[doc(hidden)]
     #[inline]
     pub fn at(&self, index: u32) -> &T {
@@ -36,8 +36,9 @@ impl<T> TimingWheel<T> {
         }
     }
 
-    /// Stops the task at an index, as in [`at`](Self::at), after a look at it where it lies: takes it
-    /// off its bucket. It counts as cancelled, but stays in the wheel's keeping. O(1).
+    /// Stops the task at an index, as in [`at`](Self::at): calls `look` with the task where it
+    /// lies, then takes it off its bucket. The task counts as cancelled, but stays in the wheel's
+    /// keeping. O(1).
     #[doc(hidden)]
     #[inline(always)] // as `cancel`
     pub fn stop_with<R>(&mut self, index: u32, look: impl FnOnce(&mut T) -> R) -> R {
@@ -49,9 +50,10 @@ impl<T> TimingWheel<T> {
     }
 
     /// Looks a task up once, and ends it as `decide` says, which sees it where it lies: always
-    /// `Some`. If `decide` takes it out, it is gone, as after [`cancel`](Self::cancel). If it leaves
-    /// it and returns something, it is stopped, as by [`stop_with`](Self::stop_with). Else it stays.
-    /// Returns what `decide` returned; `None` also if the task is gone already. O(1).
+    /// `Some`. If `decide` takes the task out, it is gone, as after [`cancel`](Self::cancel). If
+    /// `decide` leaves the task and returns `Some`, the task is stopped, as by
+    /// [`stop_with`](Self::stop_with). Otherwise it stays. Returns the result of `decide`, or
+    /// `None` if the task is gone already. O(1).
     #[doc(hidden)]
     #[inline(always)] // as `cancel`
     pub fn end_with<R>(
@@ -62,7 +64,7 @@ impl<T> TimingWheel<T> {
         step();
         let mut taken = None;
         let mut place = NO_PLACE;
-        // 1. The node, looked up once, and out of memory if its task goes.
+        // 1. Look the node up once, and free it if its task goes.
         self.nodes.release_if(id.index, |node| {
             if !node.keeps(id) {
                 return false; // it is free, or has a later task
@@ -77,7 +79,7 @@ impl<T> TimingWheel<T> {
             }
             is_gone
         });
-        // 2. Off its bucket.
+        // 2. Take it off its bucket.
         self.unlink_cancelled(id.index, place);
         taken
     }

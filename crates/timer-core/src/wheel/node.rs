@@ -29,17 +29,17 @@ impl TaskId {
         self.sequence
     }
 
-    /// Makes the id that has returned this index and sequence, which is at least 1: an id with the
-    /// sequence 0 names no task.
+    /// Makes the id with this index and this sequence, as an id has returned them. The sequence is
+    /// at least 1: an id with the sequence 0 names no task.
     pub fn from_parts(index: u32, sequence: u64) -> TaskId {
         TaskId { index, sequence }
     }
 }
 
-/// Why a node has a task: it is free only between two tasks.
+/// The reason why a node has a task: a node is free only between two tasks.
 pub(super) const LIVE: &str = "Live: an index in a bucket, or of an id, names a live node";
 
-/// The node is in no bucket.
+/// The place of a node that is in no bucket.
 pub(super) const NO_PLACE: u32 = u32::MAX;
 
 /// A task and its timer links.
@@ -47,7 +47,7 @@ pub(super) const NO_PLACE: u32 = u32::MAX;
 pub(crate) struct Node<T> {
     /// 0 when the node is free.
     pub(super) sequence: u64,
-    /// Its position in its bucket: a chunk and an entry of it.
+    /// The position of its entry in its bucket: a chunk, and an entry of the chunk.
     pub(super) place: u32,
     /// The upper half of its deadline; the entry has the lower one.
     pub(super) high: u32,
@@ -55,8 +55,8 @@ pub(crate) struct Node<T> {
 }
 
 impl<T> Node<T> {
-    /// Returns true if it has the task of this id. One with the sequence 0 names none, though a free
-    /// node has the same.
+    /// Returns true if the node has the task of this id. An id with the sequence 0 names no task,
+    /// even though a free node has that sequence.
     pub(super) fn keeps(&self, id: TaskId) -> bool {
         self.sequence == id.sequence && self.task.is_some()
     }
@@ -69,14 +69,14 @@ impl<T> Node<T> {
         self.task.as_mut().expect(LIVE)
     }
 
-    /// Forgets its position, and returns it.
+    /// Forgets the node's place, and returns it.
     #[inline]
     pub(super) fn take_place(&mut self) -> u32 {
         std::mem::replace(&mut self.place, NO_PLACE)
     }
 
-    /// Returns the tick at which the task is due, as asked (it may lie in the past), of which its
-    /// entry has the lower half.
+    /// Returns the tick at which the task is due, as it was given (it may lie in the past). The
+    /// node's entry has the lower half, `low`.
     #[inline]
     pub(crate) fn deadline(&self, low: u32) -> u64 {
         u64::from(self.high) << 32 | u64::from(low)

@@ -1,13 +1,13 @@
-//! `Pages`: slots with stable indices, in pages of up to 64 that come and go with what is live.
+//! `Pages`: slots with stable indices, in pages of up to 64 that come and go with the slots in use.
 //!
-//! The slab under the nodes of [`TimingWheel`](crate::TimingWheel), and for owners of wheels.
-//! The first page begins small and grows, by half or more, to a whole page: little is used by those
-//! that hold little. Its slots are moved then. Beyond it pages (not one doubling vector) grow
-//! without copying a slot. While nothing leaves they cost at most a page above what is live. They
-//! also let a peak go: every page that empties gives its memory back, but for the first (unless the
-//! peak was large), and one other while something is live. A record of 24 bytes a page stays of a
-//! peak, until nothing is in use. Those that gave their memory back may lie before others that have
-//! room: one is made anew for each eight that a claim passes.
+//! The slab under the nodes of [`TimingWheel`](crate::TimingWheel), and for owners of wheels. The
+//! first page begins small and grows, by half or more, to a whole page, so an owner that holds
+//! little uses little. Growing moves its slots. Beyond it pages (not one doubling vector) are added
+//! without copying a slot. While no slot is freed they cost at most a page above the slots in use.
+//! They also give the memory of a peak back: each page that empties frees its memory, but for the
+//! first (unless the peak was large), and one other while a slot is in use. A record of 24 bytes a
+//! page is left of a peak, until no slot is in use. Pages that freed their memory may lie before
+//! others that have room: for each eight that a claim passes, one is made anew.
 //!
 //! - **Listed**: a page is on one list at most: `partial` (it has a free slot, or had one) or
 //!   `vacant` (it has no memory). A page with a free slot is on `partial`.
@@ -16,20 +16,20 @@ use std::{iter, mem};
 
 /// A slot of [`Pages`].
 pub trait PageSlot {
-    /// The most slots of all pages.
+    /// The most slots of all pages together.
     const MAX: u32;
 
-    /// A free slot.
+    /// Returns a free slot.
     fn vacant() -> Self;
 }
 
-/// Pages whose records are kept when nothing is in use.
+/// The most pages whose records are kept when nothing is in use.
 const KEPT_PAGES: usize = 64;
 
-/// Pages without a free slot that a claim takes off `partial`, at most.
+/// The most pages without a free slot that a claim takes off `partial`.
 const WALK: usize = 8;
 
-/// Why a look-up finds a page: only a page in which nothing is in use gives its memory back.
+/// The reason why a look-up finds a page: only a page with no slot in use frees its memory.
 const IN_USE: &str = "the page of a slot in use has memory";
 
 /// The end of a list of pages.
@@ -46,8 +46,8 @@ struct PageRecord {
     /// The next page on the list this one is on.
     next: u32,
     listed: bool,
-    /// In the first page's record: how many other pages have memory and nothing live. It lies here,
-    /// where there is room for it.
+    /// In the first page's record, which has room for it: the number of other pages that have
+    /// memory and no slot in use.
     spare: u8,
 }
 
@@ -63,8 +63,8 @@ impl PageRecord {
 /// Pages in a group.
 const GROUP: usize = 8;
 
-/// Some pages. What a look-up reads is one cache line for all of them; their bookkeeping, which
-/// only claims and releases read, lies behind it.
+/// A group of pages. A look-up reads one cache line for all of them; their bookkeeping, which only
+/// claims and releases read, lies behind it.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct PageGroup<N, const SIZE: usize> {
@@ -74,8 +74,8 @@ struct PageGroup<N, const SIZE: usize> {
 
 /// All pages, by their numbers.
 ///
-/// The first lies here: most owners never need another, whose look-up is one comparison then, and
-/// costs one cache line less. Its place in the first group is not used. Until it has grown, its
+/// The first page lies here: most owners never need another, so their look-up is one comparison,
+/// and costs one cache line less. Its place in the first group is not used. Until it has grown, its
 /// record has a free bit only for the slots that are there.
 #[derive(Debug)]
 struct PageTable<N, const SIZE: usize> {
@@ -140,7 +140,7 @@ fn place_of(page: u32) -> usize {
 #[derive(Debug)]
 pub struct Pages<N, const SIZE: usize> {
     pages: PageTable<N, SIZE>,
-    /// The number of pages, of which some have no memory.
+    /// The number of pages, with memory or without.
     page_count: u32,
     partial: u32,
     vacant: u32,
@@ -150,10 +150,10 @@ pub struct Pages<N, const SIZE: usize> {
 impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
     /// log2 of the slots in a page.
     const BITS: u32 = SIZE.trailing_zeros();
-    /// The free slots of a page with nothing live.
+    /// The free bits of a page with no slot in use.
     const ALL: u64 = u64::MAX >> (64 - SIZE);
 
-    /// Returns the bits of the first slots of a page, this many.
+    /// Returns the bits of the first `slots` slots of a page.
     const fn below(slots: usize) -> u64 {
         match slots {
             0 => 0,
@@ -182,7 +182,7 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
     /// Takes a free slot into use, as [`claim`](Self::claim) does, and returns it with its index.
     #[inline(always)] // a call costs 20 instructions
     pub fn claim_slot(&mut self) -> Option<(u32, &mut N)> {
-        // Most are in the first page.
+        // The first page serves most claims.
         if self.partial == 0 && self.pages.first_record.free != 0 {
             return Some(self.claim_first());
         }
@@ -249,8 +249,8 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
         self.grow_first_to(len);
     }
 
-    /// Grows the first page, which has fewer slots, to this number of them, at most a page's. It is
-    /// on `partial` then.
+    /// Grows the first page, which has fewer than `len` slots, to `len`, at most a whole page. The
+    /// page is on `partial` afterwards.
     pub fn grow_first_to(&mut self, len: usize) {
         // 1. More slots, in one block; those that are there are moved.
         let before = self.pages.first.len();
@@ -261,7 +261,7 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
         // 2. They are free.
         let page = &mut self.pages.first_record;
         page.free |= Self::below(len) & !Self::below(before);
-        // 3. Listed: it was made without a list, or has left it as it was full.
+        // 3. Listed: the page was made on no list, or has left its list when it was full.
         if before == 0 || !page.listed {
             page.listed = true;
             page.next = mem::replace(&mut self.partial, 0);
@@ -272,8 +272,8 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
     #[cold]
     #[inline(never)] // a copy for each type, not for each crate
     fn page_with_room(&mut self) -> Option<u32> {
-        // `claim_near` and `give_back` leave pages on the list that have no free slot any more. The
-        // pages of a peak may all be there: a few of them go now, more with the next page.
+        // `claim_near` and `give_back` leave pages on the list that have no free slot any more. All
+        // pages of a peak may be there: take a few of them off now, more with the next page.
         for _ in 0..WALK {
             if !self.unlist_full_head() {
                 break;
@@ -294,8 +294,8 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
         self.make_page()
     }
 
-    /// Takes the page at the head of `partial` to where it belongs (Listed), if it has no free slot.
-    /// Returns true if it did.
+    /// Moves the page at the head of `partial` to where it belongs (Listed), if it has no free
+    /// slot. Returns true if it did.
     #[inline(never)] // the walk would be unrolled
     fn unlist_full_head(&mut self) -> bool {
         let number = self.partial;
@@ -315,7 +315,7 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
         true
     }
 
-    /// Makes a page beyond the first: it is the head of `partial` then. `None` when all are in use.
+    /// Makes a page beyond the first, the new head of `partial`. `None` when all are in use.
     fn make_page(&mut self) -> Option<u32> {
         // A page without memory is used again before another one is added.
         let number = if self.vacant == END {
@@ -379,21 +379,21 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
     /// See [`at`](Self::at).
     ///
     /// # Panics
-    /// As that does.
+    /// When its page has no memory.
     #[inline]
     pub fn at_mut(&mut self, index: u32) -> &mut N {
         self.get_mut(index).expect(IN_USE)
     }
 
-    /// Frees a slot that is in use. O(1), but for the freeing of an emptied page, and with the
-    /// last slot of a peak of its pages' records.
+    /// Frees a slot that is in use. O(1), but for the freeing of an emptied page and, with the last
+    /// slot of a peak, of the records of its pages.
     #[inline]
     pub fn release(&mut self, index: u32) {
         self.release_if(index, |_| true);
     }
 
-    /// Looks a slot up, and frees it if `is_over` returns true, as it may for one in use: see
-    /// [`release`](Self::release). Does nothing for an index whose page has no memory.
+    /// Looks a slot up, and frees it as [`release`](Self::release) does if `is_over` returns true,
+    /// which it may only for a slot in use. Does nothing for an index whose page has no memory.
     #[inline(always)]
     pub fn release_if(&mut self, index: u32, is_over: impl FnOnce(&mut N) -> bool) {
         let Some((slot, page)) = self.pages.slot_and_record(index) else {
@@ -410,20 +410,20 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
         // The slot is free for the next claim.
         page.free |= 1 << offset_of::<SIZE>(index);
         self.len -= 1;
-        // It was full, and now has a free slot (Listed).
+        // The page was full, and now has a free slot (Listed).
         if !page.listed {
             page.listed = true;
             page.next = self.partial;
             self.partial = number;
         }
-        // As long as it is the only one, the first page keeps its memory.
+        // While the first page is the only one, it keeps its memory.
         if page.free == Self::ALL && self.page_count > 1 {
             self.emptied(number);
         }
     }
 
-    /// Frees the memory of a page in which nothing is live, except the first page's and, while
-    /// something is live, one other's.
+    /// Frees the memory of a page with no slot in use, except the first page's and, while any slot
+    /// is in use, one other's.
     fn emptied(&mut self, number: u32) {
         if self.len == 0 && self.page_count as usize > KEPT_PAGES {
             // After a peak even the records go.
@@ -453,10 +453,10 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
         let first = index >> Self::BITS;
         for number in first..self.page_count {
             let page = self.pages.record(number)?;
-            // Without memory a page has no free bits either, and nothing live.
+            // A page without memory has no free bits, and no slot in use.
             let mut live = !page.free & Self::below(self.pages.made(number));
             if number == first {
-                // Without the slots before `index`.
+                // Leave out the slots before `index`.
                 live &= u64::MAX << offset_of::<SIZE>(index);
             }
             if live != 0 {
@@ -474,7 +474,7 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
 }
 
 impl<N, const SIZE: usize> Default for Pages<N, SIZE> {
-    /// No page has memory yet.
+    /// Makes pages without memory.
     fn default() -> Self {
         let pages = PageTable {
             first: Box::default(),
@@ -503,7 +503,7 @@ fn take_lowest(page: &mut PageRecord, partial: &mut u32) -> u32 {
     place
 }
 
-/// The place of a slot in its page.
+/// Returns the place of a slot in its page.
 fn offset_of<const SIZE: usize>(index: u32) -> usize {
     index as usize & (SIZE - 1)
 }

@@ -11,7 +11,7 @@
 //! - **Never early**: a task reaches the sink only when `deadline <= now`.
 //! - **Reached**: the present never passes a bucket that holds anything. So a bucket holds one unit
 //!   of time. A bucket that is due stays in place until its last task was handed over, and each of
-//!   them can be cancelled or rescheduled until then.
+//!   its tasks can be cancelled or rescheduled until then.
 //! - **Due first**: a bucket that is handed down ahead of its expiration gets the part of the
 //!   budget that due tasks leave.
 
@@ -25,8 +25,8 @@ use crate::wheel::{
 /// A hierarchical timing wheel of tasks `T`, advanced to the ticks it is given.
 ///
 /// All times are in ticks, absolute, any `u64`. The owner does the rest: it reads a clock, takes
-/// whatever lock it needs, calls [`advance`](Self::advance), and runs what came out. The whole
-/// contract is this loop:
+/// whatever lock it needs, calls [`advance`](Self::advance), and runs the tasks that come out. The
+/// whole contract is this loop:
 ///
 /// ```
 /// use timer_core::{TimingWheel, WheelSize};
@@ -52,13 +52,13 @@ use crate::wheel::{
 /// sliding rule by which a deadline picks its level is Kafka's.
 #[derive(Debug)]
 pub struct TimingWheel<T> {
-    /// Boxed: what many wheels lie in is small.
+    /// Boxed, so that a structure with many wheels in it is small.
     buckets: Box<Buckets>,
     pub(super) nodes: Nodes<T>,
     now: u64,
     /// A lower bound of the tick at which the first bucket is due; exact after `advance`.
     due_bound: u64,
-    /// The task inserted last.
+    /// The sequence of the task inserted last.
     sequence: u64,
     cancelled_count: u64,
     scheduled_count: u32,
@@ -70,8 +70,8 @@ pub struct TimingWheel<T> {
 pub struct Scheduled {
     /// Names the task from now on.
     pub id: TaskId,
-    /// The tick at which the wheel next has work for this task: its deadline, or before it the
-    /// moment its coarse bucket is handed down. `u64::MAX` and off the wheel for "never".
+    /// The tick at which the wheel next has work for this task: its deadline, or an earlier tick at
+    /// which its coarse bucket is handed down. `u64::MAX`, with the task in no bucket, for "never".
     pub due: u64,
 }
 
@@ -83,15 +83,15 @@ pub struct Advanced {
     pub fired: usize,
     /// Tasks handed down to a lower level.
     pub cascaded: usize,
-    /// The tick of the next bucket; `None` when nothing is scheduled. When the budget ran out it is
-    /// not after the time just given.
+    /// The tick of the next bucket; `None` when nothing is scheduled. If the budget ran out, this
+    /// tick is not after the `now` just given.
     pub next_due: Option<u64>,
 }
 
 /// A task whose time has come, offered to the sink of [`TimingWheel::advance`].
 ///
-/// [`take`](Self::take) removes it. Left alone it stays in the wheel's keeping, off every bucket,
-/// until it is cancelled or rescheduled by its id.
+/// [`take`](Self::take) removes it. A task that is left alone stays in the wheel's keeping, in no
+/// bucket, until it is cancelled or rescheduled by its id.
 #[derive(Debug)]
 pub struct DueTask<'a, T> {
     nodes: &'a mut Nodes<T>,
@@ -124,8 +124,8 @@ impl<T> DueTask<'_, T> {
     }
 }
 
-/// Takes a task out of its node, which is in no bucket, and the node out of memory. O(1), but for
-/// the freeing of an emptied page.
+/// Takes a task out of its node, which is in no bucket, and frees the node. O(1), but for the
+/// freeing of an emptied page.
 #[inline]
 fn release_task<T>(nodes: &mut Nodes<T>, index: u32) -> T {
     let mut task = None;
@@ -143,16 +143,17 @@ impl<T> TimingWheel<T> {
         TimingWheel::on(Geometry::new(size, 1, 0), start)
     }
 
-    /// Makes an empty wheel as the shards of a timer have it; its present is the tick `start`. It
-    /// differs from a [`new`](Self::new) one in four ways, all but the third also with a phase of 0:
+    /// Makes an empty wheel like those of a timer's shards; its present is the tick `start`. It
+    /// differs from a [`new`](Self::new) wheel in four ways, all but the third also with a phase of
+    /// 0:
     ///
     /// - Each level has twice as many slots as `size` says, so that it overlaps the level above.
     /// - A coarse bucket is handed down early: from a quarter of its span before it expires, within
     ///   the part of the budget that due tasks leave. [`next_due`](Self::next_due) and
     ///   [`Scheduled::due`] return the tick at which that begins.
-    /// - Its coarse buckets begin `phase` ticks earlier. Give each of several wheels another phase,
-    ///   and their cascades do not fall on one tick.
-    /// - The last `phase` ticks of `u64`, and at least the last one, mean "never" to it.
+    /// - Its coarse buckets begin `phase` ticks earlier. If several wheels have different phases,
+    ///   their cascades do not fall on one tick.
+    /// - The last `phase` ticks of `u64`, and at least the last one, mean "never".
     pub fn with_phase(size: WheelSize, start: u64, phase: u64) -> Self {
         TimingWheel::on(Geometry::new(size, 2, phase), start)
     }
@@ -174,7 +175,7 @@ impl<T> TimingWheel<T> {
         self.now
     }
 
-    /// Returns the number of tasks in the wheel's keeping, on a bucket or not. O(1).
+    /// Returns the number of tasks in the wheel's keeping, in a bucket or not. O(1).
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -199,14 +200,15 @@ impl<T> TimingWheel<T> {
         self.cancelled_count
     }
 
-    /// Sets the sequence that the next task's one follows. So several wheels can count together.
+    /// Sets the sequence that the next task's sequence follows, so that several wheels can count
+    /// together.
     ///
     /// Never let a sequence come twice in one wheel, which does not check it: the id of a task that
-    /// is gone then names a later one with its index.
+    /// is gone would then name a later task with the same index.
     ///
     /// # Panics
-    /// After `u64::MAX` the next insertion panics, if overflows are checked. Else sequences begin
-    /// again, at 0.
+    /// After `u64::MAX` the next insertion panics, if overflows are checked. Otherwise sequences
+    /// begin again, at 0.
     pub fn follow(&mut self, sequence: u64) {
         self.sequence = sequence;
     }
@@ -216,11 +218,11 @@ impl<T> TimingWheel<T> {
         self.buckets.level_count()
     }
 
-    /// Adds a task due at `deadline`. One in the past is due at the next
+    /// Adds a task due at `deadline`. A deadline in the past is due at the next
     /// [`advance`](Self::advance). O(levels).
     ///
     /// # Errors
-    /// The task comes back when the wheel holds [`MAX_TASKS`](crate::MAX_TASKS).
+    /// Returns the task when the wheel holds [`MAX_TASKS`](crate::MAX_TASKS).
     #[inline(always)] // as `cancel`
     pub fn insert(&mut self, deadline: u64, task: T) -> Result<Scheduled, T> {
         self.add(Some(deadline), task)
@@ -229,7 +231,7 @@ impl<T> TimingWheel<T> {
     /// Adds a task that never falls due, until it is rescheduled. O(1).
     ///
     /// # Errors
-    /// As [`insert`](Self::insert).
+    /// Returns the task as [`insert`](Self::insert) does.
     pub fn insert_unscheduled(&mut self, task: T) -> Result<TaskId, T> {
         Ok(self.add(None, task)?.id)
     }
@@ -243,9 +245,9 @@ impl<T> TimingWheel<T> {
         Ok(scheduled)
     }
 
-    /// Adds a task, due at `deadline` or never, and returns the place that the caller puts it into,
-    /// before it does anything that may panic. So a task is moved once: one that is handed in is
-    /// moved for each step that may drop it.
+    /// Adds a task, due at `deadline` or never, and returns the place into which the caller puts
+    /// the task before doing anything that may panic. So a task is moved once: a task that is
+    /// passed in is moved for each step that may drop it.
     ///
     /// # Panics
     /// When the wheel holds [`MAX_TASKS`](crate::MAX_TASKS).
@@ -281,7 +283,7 @@ impl<T> TimingWheel<T> {
         Some((scheduled, &mut node.task))
     }
 
-    /// Takes a node off the bucket that it had this place in; false if it was in none.
+    /// Takes a node off the bucket in which it had this place. Returns false if it was in none.
     #[inline]
     fn unlink(&mut self, index: u32, place: u32) -> bool {
         let unlinked = self.buckets.remove(&mut self.nodes, index, place);
@@ -322,15 +324,15 @@ impl<T> TimingWheel<T> {
         self.buckets.deadline_of(self.node(id)?)
     }
 
-    /// Takes a task out: at once, off the bucket and out of memory. `None` if it is gone already.
+    /// Takes a task out, off its bucket and out of memory at once. `None` if it is gone already.
     /// O(1).
     #[inline(always)] // a task that goes through memory on its way costs 50 instructions
     pub fn cancel(&mut self, id: TaskId) -> Option<T> {
         self.end_with(id, Option::take)
     }
 
-    /// Reschedules a task, earlier or later; it keeps its id. Returns when the wheel next has work
-    /// for it, or `None` if it is gone. O(levels), without an allocation of a node.
+    /// Reschedules a task, earlier or later; it keeps its id. Returns the tick at which the wheel
+    /// next has work for it, or `None` if it is gone. O(levels), without an allocation of a node.
     pub fn reschedule(&mut self, id: TaskId, deadline: u64) -> Option<u64> {
         let place = self.node_mut(id)?.take_place();
         // Off the old bucket, into the new one; the node and its id stay.
@@ -358,8 +360,8 @@ impl<T> TimingWheel<T> {
         if now >= self.due_bound {
             self.due_bound = self.next_due().unwrap_or(u64::MAX);
         }
-        // With nothing scheduled there is no bound, and not `u64::MAX` either: that is a tick like
-        // any other.
+        // With nothing scheduled there is no bound, not even `u64::MAX`, which is a tick like any
+        // other.
         if now < self.due_bound || self.scheduled_count == 0 {
             self.now = now;
         }
@@ -400,14 +402,15 @@ impl<T> TimingWheel<T> {
             self.now = self.now.max(bucket.expiration.min(target));
             self.empty(bucket, budget, &mut advanced, &mut sink);
         }
-        // With all of it done, the present moves on to `target`, as far as the next bucket allows.
+        // When all of it is done, the present moves on to `target`, as far as the next bucket
+        // allows.
         advanced.next_due = rest.unwrap_or_else(|| self.next_due());
         self.due_bound = advanced.next_due.unwrap_or(u64::MAX);
         self.catch_up(target);
         advanced
     }
 
-    /// Hands over or hands down what is in a due bucket, within the budget.
+    /// Hands the tasks in a due bucket over or down, within the budget.
     fn empty(
         &mut self,
         bucket: DueBucket,
@@ -434,8 +437,8 @@ impl<T> TimingWheel<T> {
             .hand_over(&mut self.nodes, bucket, max, hand_over);
     }
 
-    /// Takes a task off its bucket, so that it never falls due until it is rescheduled. False if it
-    /// is gone. It does not count as cancelled. O(1).
+    /// Takes a task off its bucket, so that it does not fall due until it is rescheduled. Returns
+    /// false if it is gone. It does not count as cancelled. O(1).
     ///
     /// ```
     /// use timer_core::{TimingWheel, WheelSize};
@@ -456,8 +459,8 @@ impl<T> TimingWheel<T> {
         true
     }
 
-    /// Takes out a task that is in no bucket: one that was found due and left, say. `None` if it is
-    /// gone, or in a bucket. O(1).
+    /// Takes out a task that is in no bucket, such as one that was found due and left alone. `None`
+    /// if it is gone, or in a bucket. O(1).
     pub(crate) fn take_unscheduled(&mut self, id: TaskId) -> Option<T> {
         let node = self.node_mut(id)?;
         if node.place != NO_PLACE {
@@ -493,7 +496,7 @@ impl<T> TimingWheel<T> {
     /// Walks every link and checks every invariant, for tests. O(n + buckets).
     ///
     /// # Panics
-    /// When one does not hold.
+    /// When an invariant does not hold.
     #[doc(hidden)]
     pub fn assert_valid(&mut self) {
         assert_eq!(
@@ -518,7 +521,7 @@ mod tests {
     use super::*;
 
     impl<T> TimingWheel<T> {
-        /// Leaves the wheel the pages of nodes that it has.
+        /// Makes the wheel add no pages of nodes to those that it has.
         pub(crate) fn make_no_page(&mut self) {
             self.nodes.make_no_page();
         }
