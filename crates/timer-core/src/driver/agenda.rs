@@ -1,11 +1,11 @@
 //! [`Agenda`]: when each shard on a manual timer next has work.
 //!
-//! Nothing wakes a manual timer: it is asked for its next work, again and again while a test
-//! settles. So it keeps the answers, and asks a shard only after that was locked:
+//! Nothing wakes a manual timer: a test that settles asks it for its next work again and again. So
+//! it keeps its shards' answers, and asks a shard only after that shard was locked:
 //!
 //! - **Marked**: each hold of a shard's lock on a manual timer ends with the shard's signal, which
-//!   sets the shard's bit. So an answer that is kept holds as long as its bit is not set. A shard
-//!   that was never locked has nothing, which is what is kept of it from the beginning.
+//!   sets the shard's bit. So a kept answer holds as long as the bit is not set. A shard that was
+//!   never locked has nothing, and that is the answer kept for it from the beginning.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -38,8 +38,8 @@ struct Owner {
     next_due: Option<u64>,
 }
 
-/// Owners that were upgraded under the lock: the last reference may be here, and is dropped with
-/// nothing locked.
+/// Owners that were upgraded under the lock. Each may be the last reference, so they are dropped
+/// with nothing locked.
 type Upgraded = Vec<Arc<dyn WheelOwner>>;
 
 /// An owner with shards that are due.
@@ -73,11 +73,11 @@ impl Agenda {
         })
     }
 
-    /// Asks the shards that were marked, and reads what is known then.
+    /// Asks the shards that were marked, and then reads the answers.
     fn up_to_date<T>(&self, shared: &Shared, read: impl FnOnce(&Known) -> T) -> T {
         let mut upgraded = Upgraded::new();
         let mut known = self.0.lock();
-        // 1. New owners: what they have lies on shards that were marked.
+        // 1. Add new owners: any tasks of theirs lie on shards that were marked.
         for attached in shared.take_arrivals() {
             known.owners.push(Owner {
                 shards: vec![ShardLook::default(); attached.shard_count],
@@ -85,7 +85,7 @@ impl Agenda {
                 attached,
             });
         }
-        // 2. The marked shards of each owner are asked; those that were dropped go.
+        // 2. Ask the marked shards of each owner, and remove owners that were dropped.
         let Known { owners, changes } = &mut *known;
         owners.retain_mut(|owner| {
             let is_alive = owner.attached.is_alive();
@@ -104,7 +104,7 @@ impl Agenda {
 }
 
 impl Owner {
-    /// Asks the shards that were marked; returns how many have changed. None of an owner that was
+    /// Asks the shards that were marked; returns how many have changed, 0 for an owner that was
     /// dropped.
     fn ask_marked(&mut self, upgraded: &mut Upgraded) -> u64 {
         // The bits are taken before the shards are asked (Marked).
@@ -135,7 +135,8 @@ impl Owner {
         changed
     }
 
-    /// Returns the owner with its shards that are due; `None` without one, or if it was dropped.
+    /// Returns the owner with its shards that are due; `None` if none are, or the owner was
+    /// dropped.
     fn due_at(&self, now_tick: u64) -> Option<DueOwner> {
         let is_due = |next_due: Option<u64>| next_due.is_some_and(|due| due <= now_tick);
         if !is_due(self.next_due) {

@@ -14,7 +14,7 @@ use std::{
 /// A moment of one clock, in nanoseconds since the clock's origin: a `u64`, so up to 584 years.
 ///
 /// [`Timer::now`](crate::Timer::now) returns the present of a timer, and a timer takes moments as
-/// deadlines. A duration added to one never overflows: beyond the end of time it is
+/// deadlines. Adding a duration never overflows: beyond the end of time the sum is
 /// [`NEVER`](Self::NEVER). Moments of different clocks can be compared, but the result means
 /// nothing.
 ///
@@ -72,18 +72,19 @@ impl Add<Duration> for Moment {
 
 /// A source of time: nanoseconds since an origin of its own.
 ///
-/// It must be monotonic, on any thread, and must not panic. A clock that goes back makes earlier
-/// tasks late, and later ones may fire early by as much. One that jumps ahead is caught up with in
-/// bounded steps. A panic reaches the caller of a scheduling method. One on the reaper is contained,
-/// counted ([`TimerStats::panics`](crate::TimerStats::panics)) and reported, and the reaper tries
-/// again 100 ms later; one after a run of a periodic task counts as that task's. With a
-/// [grace](crate::SystemTimerBuilder::grace) a call that wakes the reaper reads the clock once more:
-/// a panic of that read is contained and counted, too.
+/// A clock must be monotonic, on any thread, and must not panic. A clock that goes back makes tasks
+/// late that were scheduled before, and tasks that are scheduled after may fire early by as much.
+/// The timer catches up with a clock that jumps ahead in bounded steps. A panic reaches the caller
+/// of a scheduling method. A panic on the reaper is contained, counted
+/// ([`TimerStats::panics`](crate::TimerStats::panics)) and reported, and the reaper tries again 100
+/// ms later; a panic after a run of a periodic task counts as that task's. With a
+/// [grace](crate::SystemTimerBuilder::grace) a call that wakes the reaper reads the clock once
+/// more, and a panic of that read is contained and counted.
 ///
 /// # Deadlines of the wall clock
 /// A timer on the machine's wall clock takes deadlines such as `expires_at` of a token: a
-/// `SystemTime` becomes a moment. The wall clock can be set. Set ahead, deadlines come sooner; set
-/// back, this clock stands still until it is overtaken, and so does every delay.
+/// `SystemTime` becomes a moment. If the wall clock is set ahead, deadlines come sooner. If it is
+/// set back, this clock stands still until the wall clock has caught up, and so does every delay.
 ///
 /// ```
 /// use std::{
@@ -151,7 +152,7 @@ impl Add<Duration> for Moment {
 /// ```
 pub trait Clock: Send + Sync + fmt::Debug + 'static {
     /// Returns the nanoseconds since the clock's origin, below `u64::MAX` (584 years), which is
-    /// [`Moment::NEVER`]. It may be called under the lock of a wheel, and must not call the timer.
+    /// [`Moment::NEVER`]. May be called under the lock of a wheel, and must not call the timer.
     ///
     /// A plain number, since clocks are written by hand and read on the hot path;
     /// [`now`](Self::now) is the same as a moment.
@@ -185,29 +186,29 @@ pub trait Clock: Send + Sync + fmt::Debug + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     origin: Instant,
-    /// The origin, read as a number, where an `Instant` is one.
+    /// The origin as a number, where an `Instant` can be read as one.
     origin_ns: Option<u64>,
 }
 
-/// An `Instant` as a number of nanoseconds, from an origin of std's. A subtraction of two takes 60
-/// instructions more, of the 150 of a clock read.
+/// An `Instant` as a number of nanoseconds, from an origin of std's. To subtract two `Instant`s
+/// takes 60 instructions more, of the 150 of a clock read.
 ///
-/// The number is what an `Instant` hands to a hasher: its seconds and its nanoseconds, as its `Hash`
-/// is derived today. A clock that is made tries whether that is so.
+/// An `Instant` hands this number to a hasher: its seconds and its nanoseconds, as its `Hash` is
+/// derived today. Each new clock tests whether that is so.
 #[derive(Default)]
 struct Reading {
     ns: u64,
 }
 
 impl Reading {
-    /// Reads an instant, up to a multiple of 2^64.
+    /// Reads an instant, modulo 2^64.
     fn ns(instant: Instant) -> u64 {
         let mut reading = Reading::default();
         instant.hash(&mut reading);
         reading.finish()
     }
 
-    /// Reads an origin; `None` where a reading is no such number.
+    /// Reads an origin; `None` if readings are no such numbers.
     fn origin_ns(origin: Instant) -> Option<u64> {
         let origin_ns = Self::ns(origin);
         let second = Duration::from_secs(1);
@@ -228,7 +229,7 @@ impl Reading {
     /// Returns the time from an origin to an instant that is not earlier, both read: up to 292 years.
     #[inline]
     fn since(now_ns: u64, origin_ns: u64) -> u64 {
-        // A clock that goes back nevertheless stands at its origin.
+        // If the clock goes back nevertheless, it stands at its origin.
         (now_ns.wrapping_sub(origin_ns) as i64).max(0) as u64
     }
 }
@@ -269,8 +270,8 @@ impl SystemClock {
     }
 
     /// Converts an `Instant` to a moment of this clock, for
-    /// [`schedule_at`](crate::Timer::schedule_at) of a timer on it. One before the clock's origin
-    /// is that origin.
+    /// [`schedule_at`](crate::Timer::schedule_at) of a timer on it. An `Instant` before the clock's
+    /// origin becomes that origin.
     ///
     /// ```
     /// use std::time::{Duration, Instant};
@@ -318,8 +319,8 @@ pub(crate) struct ManualClock {
 }
 
 impl ManualClock {
-    /// Moves the clock ahead to `now_ns`, or to the last moment before the end of time; one in the
-    /// past changes nothing.
+    /// Moves the clock ahead to `now_ns`, or to the last moment before the end of time; a time in
+    /// the past changes nothing.
     pub(crate) fn advance_to(&self, now_ns: u64) {
         let now_ns = now_ns.min(Moment::LAST.as_nanos());
         self.now_ns.fetch_max(now_ns, Ordering::AcqRel);
@@ -335,11 +336,11 @@ impl Clock for ManualClock {
 /// The clock of a driver.
 #[derive(Clone, Debug)]
 pub(crate) enum DriverClock {
-    /// The machine's, by which most timers go: read without a call through a table.
+    /// The machine's, which most timers use: read without a call through a table.
     Machine(SystemClock),
     /// Another one of this crate's.
     Own(Arc<dyn Clock>),
-    /// A program's: code of the user's runs as it is read.
+    /// A clock of the program's: reading it runs the user's code.
     User(Arc<dyn Clock>),
 }
 
@@ -378,7 +379,7 @@ fn whole_ns(duration: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    /// Where the `Hash` of an `Instant` changes, clocks subtract: this says that reads cost more.
+    /// If the `Hash` of an `Instant` changes, clocks subtract: this test says that reads cost more.
     #[test]
     fn an_instant_reads_as_a_number() {
         let clock = SystemClock::new();

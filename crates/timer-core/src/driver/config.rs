@@ -1,5 +1,5 @@
-//! [`Config`]: the settings of a timer, which its builder changes and which stay as they are once
-//! its threads run. [`Panics`] counts those that were contained.
+//! [`Config`]: the settings of a timer, which its builder changes and which are fixed once its
+//! threads run. [`Panics`] counts contained panics.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -36,7 +36,7 @@ impl Panics {
         }
     }
 
-    /// Calls `work`; `None` if it panics, which is contained, counted and reported.
+    /// Calls `work`; `None` if it panics. The panic is contained, counted and reported.
     pub(super) fn contain<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         match contain(work) {
             Ok(value) => Some(value),
@@ -80,11 +80,11 @@ pub struct Config {
     /// The number of shards of a [`TaskTimer`](crate::TaskTimer): a power of two, at most
     /// [`MAX_SHARDS`](crate::MAX_SHARDS).
     pub shard_count: usize,
-    /// The wheels are advanced by a [`ManualTimer`](crate::ManualTimer). Tasks of one tick are
-    /// handed over in the order of insertion. A task that is overdue as it is inserted waits for
-    /// the next advance.
+    /// A [`ManualTimer`](crate::ManualTimer) advances the wheels. Tasks of one tick are handed over
+    /// in the order of insertion. A task that is overdue when it is inserted waits for the next
+    /// advance.
     pub manual: bool,
-    /// The start of the threads' names, and the label of the timer's metrics.
+    /// The prefix of the threads' names, and the label of the timer's metrics.
     pub name: String,
     /// See [`SystemTimerBuilder::grace`](crate::SystemTimerBuilder::grace).
     pub(crate) grace: Option<Duration>,

@@ -32,7 +32,7 @@ use crate::{
 /// clock, the reaper that advances wheels, and the executor of the tasks that fall due.
 ///
 /// One driver serves any number of owners of wheels ([`WheelOwner`]), each with its own kind of
-/// task. Dropping it ends its threads, or its task, without waiting for them.
+/// task. Dropping the driver ends its threads, or its task, without waiting for them.
 pub struct Driver {
     /// The settings that the timer was built with.
     pub config: Config,
@@ -40,13 +40,13 @@ pub struct Driver {
     pub(crate) shared: Arc<Shared>,
     /// Wakes the thread or task that advances the wheels.
     pub(crate) wake: Wake,
-    /// The thread that advances the wheels, if it is one.
+    /// The thread that advances the wheels; none if a task or the program does.
     threads: Option<Threads>,
     /// The timer's executors, for owners of wheels that have none of their own.
     pub executors: Arc<Executors>,
-    /// The timer's executor again, when it is the timer's own to close.
+    /// The timer's executor again, if the timer is to close it.
     pub(crate) workers: Option<Arc<Workers>>,
-    /// What the handles of the timer share, while there are any.
+    /// The state that the timer's handles share, while there are any.
     pub(crate) handles: plain::Mutex<Weak<dyn Any + Send + Sync>>,
     #[cfg(feature = "metrics")]
     pub(crate) published: crate::observe::metrics::Published,
@@ -55,7 +55,7 @@ pub struct Driver {
 opaque!([] Driver, clock: clock);
 
 impl Driver {
-    /// Makes a driver of one shard by the machine's clock, without a reaper, with jobs that run in
+    /// Makes a driver of one shard on the machine's clock, without a reaper, whose jobs run in
     /// place.
     pub(crate) fn new() -> Self {
         Driver {
@@ -85,7 +85,7 @@ impl Driver {
         Arc::make_mut(&mut self.executors)
     }
 
-    /// Makes the rounds of a thread or task.
+    /// Makes the rounds for a reaper's thread or task.
     pub(super) fn rounds(&self) -> Rounds {
         let panics = self.executors.panics.clone();
         let shared = self.shared.clone();
@@ -93,17 +93,18 @@ impl Driver {
     }
 
     /// Makes the function that wakes the reaper. With a grace it notes when the reaper was called,
-    /// so that a pause of the process before it comes is noticed.
+    /// so that a pause of the process before the reaper comes is noticed.
     pub(crate) fn waker(&self, wake: impl Fn() + Send + Sync + 'static) -> Wake {
         if self.config.grace.is_none() {
             return Some(Arc::new(wake));
         }
-        // Not all of what is shared: that has the wake signals, and they have this function.
+        // Capture only the fields it needs: the shared state has the wake signals, which hold this
+        // closure.
         let called_ns = self.shared.called_ns.clone();
         let clock = self.clock.clone();
         let panics = self.executors.panics.clone();
         Some(Arc::new(move || {
-            // Without a time, of a clock that panics, it is only woken.
+            // If the clock panics there is no time to note, and the reaper is only woken.
             if let Some(now_ns) = panics.contain_locked(|| clock.now_ns()) {
                 called_ns.fetch_min(now_ns, Ordering::AcqRel);
             }
@@ -125,7 +126,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Returns true if the clock is this crate's, so that no code of the user's runs as it is read.
+    /// Returns true if the clock is this crate's, so that reading it runs no code of the user's.
     pub fn has_own_clock(&self) -> bool {
         !matches!(self.clock, DriverClock::User(_))
     }
@@ -147,8 +148,8 @@ impl Driver {
         }
     }
 
-    /// Returns true in a child of `fork`, which has none of the timer's threads. A system call, but
-    /// none on a manual timer.
+    /// Returns true in a child of `fork`, which has none of the timer's threads. Costs a system
+    /// call, except on a manual timer.
     pub fn is_inherited(&self) -> bool {
         self.executors.home.is_elsewhere()
     }
@@ -159,25 +160,25 @@ impl Driver {
         self.shared.is_closed()
     }
 
-    /// Counts a poll that is pending with more to do: a manual timer that settles waits for it, though
-    /// nothing of the timer has changed.
+    /// Counts a poll that is pending with more to do. A manual timer that settles waits for it,
+    /// though nothing of the timer has changed.
     pub(crate) fn count_yield(&self) {
         if self.config.manual {
             self.shared.yields.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Returns true when threads of this process advance its wheels, and until it is shut down.
+    /// Returns true while threads of this process advance the wheels, until the timer is shut down.
     pub(crate) fn is_served(&self) -> bool {
         !self.is_closed() && !self.is_inherited()
     }
 
     /// Plans `count` shards (a power of two), still to be [attached](Self::attach). Each is made
-    /// from the seed, as it is first locked.
+    /// from the seed when it is first locked.
     ///
-    /// Their coarse buckets are shifted by a fraction of a bucket of levels 1 to 3 each (at 1 ms
-    /// and 64 slots: of 64 ms, 4 s and 4 min), so that the shards hand theirs down one after the
-    /// other. Not so on a manual timer, where order matters.
+    /// The shards' coarse buckets are shifted by a fraction of a bucket of levels 1 to 3 each (at 1
+    /// ms and 64 slots: of 64 ms, 4 s and 4 min), so that the shards hand them down one after the
+    /// other. On a manual timer, where order matters, they are not shifted.
     pub fn shards<S: ShardState, Seed>(
         &self,
         count: usize,
@@ -191,14 +192,15 @@ impl Driver {
             start: self.config.tick.round_down(self.now_ns()),
             manual: self.config.manual,
         };
-        // Their signal wakes this driver's reaper.
+        // The shards' signal wakes this driver's reaper.
         let cancelled = self.shared.cancelled.clone();
         let wake = self.wake.clone();
         Shards::new(layout, seed, make, wake, cancelled)
     }
 
-    /// Attaches an owner, whose `shards` are advanced from now on, until it is dropped. Nothing may
-    /// lie on them yet. False after shutdown, and in a child of `fork`. O(1) on average.
+    /// Attaches an owner, whose `shards` are advanced from now on, until it is dropped. The shards
+    /// must not hold a task yet. Returns false after shutdown, and in a child of `fork`. O(1) on
+    /// average.
     #[must_use = "after shutdown nothing is attached"]
     pub fn attach<S: ShardState, Seed>(
         &self,
@@ -219,8 +221,8 @@ impl Driver {
 
     /// Drops a reference to an owner after a round.
     ///
-    /// If the last handle went during the round, the owner ends here, and its pending tasks with
-    /// it. User code drops them, so that is a job, not the reaper's work.
+    /// If the last handle went during the round, the owner and its pending tasks are dropped here.
+    /// That runs user code, so a job does it, not the reaper.
     pub fn release<T: Send + Sync + 'static>(&self, owner: Arc<T>) {
         if let Some(owner) = Arc::into_inner(owner) {
             self.executors.execute(Job::new(move || drop(owner)));
@@ -258,12 +260,12 @@ impl Driver {
         }
     }
 
-    /// Attaches no more, closes all owners, calls `take` before the workers are closed, and waits
-    /// for the threads and for others that close the owners, for at most `limit`. Returns how many have
-    /// not ended.
+    /// Attaches no more owners, closes all owners, calls `take` before the workers are closed, and
+    /// waits for the threads and for other callers that close the owners, for at most `limit` in
+    /// all. Returns how many of them have not ended.
     pub(crate) fn shutdown(&self, limit: Duration, take: impl FnOnce()) -> usize {
-        // A timer's thread may be one of those that would be waited for. What was under way at a fork is
-        // not in the child.
+        // A timer's thread may be one of those to wait for. Threads that were running at a fork do
+        // not exist in the child.
         let limit = if on_timer_thread() || self.is_inherited() {
             Duration::ZERO
         } else {
@@ -275,7 +277,7 @@ impl Driver {
         // 1. No owner is attached any more, the rounds end, and the owners close.
         self.close();
         self.shared.close_owners(&self.executors.panics);
-        // Jobs of what the closing ended are queued by now; the workers finish those.
+        // The jobs that the closing made are queued by now; the workers finish them.
         take();
         if let Some(workers) = &self.workers {
             workers.close();
@@ -288,7 +290,7 @@ impl Driver {
         if let Some(workers) = &self.workers {
             left += workers.join(remaining());
         }
-        // 3. Wait for other threads that close the owners: they have found what this one did not.
+        // 3. Wait for other threads that close the owners: they end tasks that this one did not.
         left + self.shared.closing.wait(remaining())
     }
 }

@@ -23,7 +23,7 @@ use crate::{
 /// Work for an [`Executor`]. Runs once: by [`run`](Self::run), or else when it is dropped.
 pub struct Job {
     work: Option<Box<dyn FnOnce() + Send>>,
-    /// Counts a panic of it; none until a timer or [`Workers`] take the job.
+    /// Counts a panic of the job; `None` until a timer or [`Workers`] takes it.
     panics: Option<Arc<Panics>>,
 }
 
@@ -36,8 +36,8 @@ impl Job {
         }
     }
 
-    /// Runs the job. A panic in it is contained, and counted by the timer, or else by the
-    /// [`Workers`], that took it.
+    /// Runs the job. A panic in it is contained, and counted by the timer that took the job, or
+    /// else by the [`Workers`].
     pub fn run(self) {
         drop(self);
     }
@@ -65,15 +65,16 @@ opaque!([] Job);
 
 /// Runs jobs on threads of its own.
 ///
-/// It must run or drop each job that it takes. A job holds a reference to its source: an executor
-/// that keeps jobs and runs none keeps the timer and the expired tasks alive. The last job of a timer
-/// that has no handle left drops the executor, on a thread of its own: its `Drop` must not wait for that.
+/// An executor must run or drop each job that it takes. A job holds a reference to its source: an
+/// executor that keeps jobs and runs none keeps the timer and the expired tasks alive. The last job
+/// of a timer without handles drops the executor, on a thread of the executor's own: its `Drop`
+/// must not wait for that thread.
 pub trait Executor: Send + Sync + fmt::Debug + 'static {
-    /// Takes a job to be run soon. Must neither block nor run it before returning: the caller is
-    /// the reaper, or a thread in the middle of an event.
+    /// Takes a job to be run soon. Must neither block nor run the job before returning: the caller
+    /// is the reaper, or a thread in the middle of an event.
     fn execute(&self, job: Job);
 
-    /// Returns the number of jobs that wait to be run; `None` when it does not count them.
+    /// Returns the number of jobs that wait to be run; `None` if the executor does not count them.
     fn queued(&self) -> Option<u64> {
         None
     }
@@ -92,17 +93,17 @@ pub trait Executor: Send + Sync + fmt::Debug + 'static {
     }
 }
 
-/// Tasks that one job runs at most.
+/// The most tasks that one job runs.
 pub const JOB_TASKS: usize = 64;
 
-/// Threads of a timer's own, in the process that makes this.
+/// A timer's own threads, in the process that makes this value.
 pub(super) struct Threads {
     handles: sync::Mutex<Vec<JoinHandle<()>>>,
     running: Latch,
     home: Home,
 }
 
-/// Limits this long join the threads, so that their thread-locals are dropped, too.
+/// A limit this long joins the threads, so that their thread-locals are dropped as well.
 const UNLIMITED: Duration = Duration::from_secs(1 << 32);
 
 impl Threads {
@@ -114,10 +115,10 @@ impl Threads {
         }
     }
 
-    /// Runs `work` on a thread of this name. Refused by the operating system, it is dropped; a
-    /// [`Job`] would run here.
+    /// Runs `work` on a thread of this name. If the operating system refuses a thread, `work` is
+    /// dropped; a [`Job`] would run here.
     pub(super) fn start(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<()> {
-        // Counted from here on, also if the thread has not begun yet.
+        // Counted from here on, even if the thread has not begun yet.
         let running = self.running.begin();
         let thread = spawn(name, move || {
             // The mark stays: thread-locals are dropped after the work, and may shut a timer down.
@@ -135,11 +136,11 @@ impl Threads {
         if self.home.is_elsewhere() {
             return self.running.wait(Duration::ZERO);
         }
-        // With a limit only the end of the work is waited for.
+        // With a limit, wait only for the end of the work.
         if limit < UNLIMITED {
             return self.running.wait(limit);
         }
-        // The lock is kept, so that another caller waits, too.
+        // Keep the lock, so that another caller waits as well.
         let mut handles = self.handles.lock();
         for thread in handles.drain(..) {
             let _ = thread.join(); // it contains its panics
@@ -185,7 +186,7 @@ struct Queue {
 #[derive(Default)]
 struct QueueState {
     jobs: VecDeque<Job>,
-    /// Workers that wait for a job, or have been woken for one and not come yet.
+    /// Workers that wait for a job, or have been woken for one and have not come yet.
     idle: usize,
     closed: bool,
 }
@@ -193,7 +194,7 @@ struct QueueState {
 impl Queue {
     /// Waits for a job; `None` once the queue is closed and empty.
     fn next_job(&self) -> Option<Job> {
-        // A spurious wake-up waits on.
+        // After a spurious wake-up, wait on.
         let is_idle = |state: &mut QueueState| state.jobs.is_empty() && !state.closed;
         let mut state = self.state.lock();
         state.idle += 1;
@@ -213,9 +214,9 @@ impl Workers {
     /// name becomes a question mark.
     ///
     /// # Errors
-    /// The operating system's, when it has no thread to give.
+    /// The operating system's error, when it does not start a thread.
     pub fn start(name: &str, count: usize) -> io::Result<Workers> {
-        // If a thread cannot be had, dropping this ends those that have begun.
+        // If a thread cannot be started, dropping this ends the threads that have begun.
         let workers = Workers {
             queue: Arc::default(),
             count: count.max(1),
@@ -237,7 +238,8 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Takes no more jobs (later ones run where they are handed in) and lets the workers finish.
+    /// Takes no more jobs (later ones run on the thread that hands them in) and lets the workers
+    /// finish.
     pub fn close(&self) {
         self.queue.state.lock().closed = true;
         self.queue.arrived.notify_all();
@@ -250,14 +252,14 @@ impl Workers {
         self.threads.join(limit)
     }
 
-    /// Returns the number of jobs that panicked. Each panic was contained. Those of a timer's jobs
+    /// Returns the number of jobs that panicked. Each panic was contained. Panics of a timer's jobs
     /// are counted by the timer alone ([`TimerStats::panics`](crate::TimerStats::panics)). O(1).
     pub fn panicked(&self) -> u64 {
         self.panics.count()
     }
 }
 
-// Each timer has this in its `dyn Executor`: not the queue and the threads.
+// Each timer links this through its `dyn Executor`, so it leaves out the queue and the threads.
 opaque!([] Workers, count: count);
 
 impl Drop for Workers {
@@ -268,13 +270,13 @@ impl Drop for Workers {
 
 thread_local! {
     #[allow(clippy::missing_const_for_thread_local, reason = "a model's cannot be")]
-    /// True on a timer's own threads, and on others in the parts that do its work.
+    /// True on a timer's own threads, and on other threads while they do a timer's work.
     static OF_A_TIMER: Cell<bool> = Cell::new(false);
 }
 
-/// Marks the thread as a timer's while `work` runs, on a thread of a runtime, say.
+/// Marks this thread, which may be one of a runtime, as a timer's while `work` runs.
 pub(crate) fn inside_timer<T>(work: impl FnOnce() -> T) -> T {
-    /// Restores the mark, also when `work` panics.
+    /// Restores the mark, even if `work` panics.
     struct Restore(bool);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -287,9 +289,9 @@ pub(crate) fn inside_timer<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Returns true on a reaper or worker of any timer, and on another thread while it does their work: in
-/// a runtime's task, or as it advances a manual timer. No code there may wait for such a thread,
-/// which may be waiting for this one.
+/// Returns true on a reaper or worker of any timer, and on another thread while it does their work:
+/// in a runtime's task, or while it advances a manual timer. Code there must not wait for such a
+/// thread, which may be waiting for this one.
 pub fn on_timer_thread() -> bool {
     OF_A_TIMER.try_with(Cell::get).unwrap_or(true)
 }
@@ -300,7 +302,8 @@ impl Executor for Workers {
         let mut state = self.queue.state.lock();
         if !state.closed {
             state.jobs.push_back(job);
-            // Woken with nothing locked: it would wait for the lock. While all are busy, none is.
+            // Wake a worker after unlocking, or it would wait for the lock. While all are busy,
+            // wake none.
             let has_idle = state.idle > 0;
             drop(state);
             if has_idle {
@@ -350,7 +353,7 @@ mod tests {
         assert_eq!(workers.queued(), Some(0));
     }
 
-    /// One that is busy finishes its queue first.
+    /// A busy worker finishes its queue first.
     #[test]
     fn workers_end_when_they_are_dropped() {
         let workers = Workers::start("test", 1).unwrap();

@@ -1,6 +1,6 @@
 //! Due tasks on their way to an executor. [`DueQueue`] gathers the tasks that fall due in a round
-//! of the reaper, [`Due`] splits them into jobs, and [`Executors`] run these: the executor of the
-//! timer, or one of the wheels' owner.
+//! of the reaper, [`Due`] splits them into jobs, and [`Executors`] has the executor that runs
+//! these: the timer's, or one of the wheels' owner.
 
 use std::{collections::BinaryHeap, sync::Arc};
 
@@ -21,7 +21,7 @@ use crate::{
 pub struct Executors {
     pub(crate) of_timer: Option<Arc<dyn Executor>>,
     of_owner: Option<Arc<dyn Executor>>,
-    /// True on a thread that advances the timer's wheels between two of its tasks.
+    /// Returns true on a thread that advances the timer's wheels between two tasks that it runs.
     pub(super) advances_here: fn() -> bool,
     /// The process in which the wheels are advanced.
     pub(crate) home: Home,
@@ -54,7 +54,7 @@ impl Executors {
         self.of_owner.as_deref().or(self.of_timer.as_deref())
     }
 
-    /// Hands a job over. An executor that panics has dropped the job, and so run it.
+    /// Hands a job over. An executor that panics has dropped the job, and so has run it.
     pub fn execute(&self, job: Job) {
         let job = job.counted_by(&self.panics);
         match self.executor() {
@@ -75,8 +75,8 @@ impl Executors {
         self.panics.contain(|| executor.queued())?
     }
 
-    /// Returns true when no wheel is advanced, or no job run, while the calling thread blocks; in a
-    /// child of `fork` none ever is.
+    /// Returns true when no wheel would be advanced, or no job run, while the calling thread
+    /// blocks. In a child of `fork` none ever is.
     pub fn needs_this_thread(&self) -> bool {
         if self.home.is_elsewhere() {
             return true;
@@ -182,8 +182,8 @@ fn sorted<T>(tasks: Vec<T>, order: &[(u64, u64)]) -> Vec<T> {
     in_order.filter_map(|place| tasks[place].take()).collect()
 }
 
-/// Returns the places of tasks, by deadline and then by insertion. Apart from [`sorted`], which is
-/// compiled for each type of task.
+/// Returns the places of tasks, by deadline and then by insertion. Separate from [`sorted`], which
+/// is compiled for each type of task.
 fn places_in_order(order: &[(u64, u64)]) -> Vec<usize> {
     // A slice's sort would be 15 KB of code.
     let places: BinaryHeap<_> = order.iter().zip(0..).collect();
@@ -210,7 +210,7 @@ impl<T> DueQueue<T> {
         self.0.lock()
     }
 
-    /// Takes what the round found due.
+    /// Takes the tasks that the round found due.
     pub fn take(&self) -> Due<T> {
         let mut due = self.0.lock();
         let empty = Due::new(due.order.is_some());

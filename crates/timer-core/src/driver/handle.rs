@@ -8,11 +8,11 @@ use crate::wheel::node::TaskId;
 const SHARD_AT: u32 = 24;
 
 /// Names a task on sharded wheels: shard, index and sequence in 96 bits. Never reused by those
-/// wheels, and meaningless to any others: there it may name a task of theirs.
+/// wheels. On any other wheels it is meaningless, and may name a task of theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimerHandle {
-    /// The shard in 8 bits, and the 24 upper ones of the sequence's 56: they last for 228 years at
-    /// ten million tasks a second.
+    /// The shard in 8 bits, and the 24 upper bits of the sequence, which has 56: enough for 228
+    /// years at ten million tasks a second.
     high: u32,
     /// The 32 lower bits of the sequence.
     low: u32,
@@ -36,7 +36,7 @@ impl TimerHandle {
         (self.high >> SHARD_AT) as usize
     }
 
-    /// Returns the index of the task on that shard's wheel: that of its [`id`](Self::id).
+    /// Returns the index of the task on that shard's wheel, as its [`id`](Self::id) has it.
     pub fn index(self) -> u32 {
         self.above_index.get() - 1
     }

@@ -2,11 +2,11 @@
 
 use std::process;
 
-/// The process of a timer's threads, or of its runtime's. Asking costs a system call, so only calls
-/// ask that are about to wait for those threads, or to wake them.
+/// The process of a timer's threads, or of its runtime's. A check costs a system call, so only
+/// calls that are about to wait for those threads, or to wake them, make one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Home {
-    /// None as long as there is no thread: a manual timer goes on in every process.
+    /// `None` as long as there is no thread: a manual timer goes on in every process.
     process: Option<u32>,
 }
 

@@ -2,12 +2,13 @@
 //! they share with timers.
 //!
 //! **Semantic versioning does not cover this module.** Anything in it may change in any release; a
-//! crate that uses it depends on an exact version (`=0.1.0`). It does cover
+//! crate that uses it depends on an exact version (`=0.1.0`). Semantic versioning does cover
 //! [`Timer::schedule`](crate::Timer::schedule) and [`TaskTimer`](crate::TaskTimer), for tasks on a
 //! timer, and [`TimingWheel`](crate::TimingWheel), for a wheel in an event loop.
 //!
 //! A [`WheelOwner`] keeps its wheels in [`Shards`], each under its own lock, and is attached to the
-//! timer's [`Driver`], which calls it, with nothing locked, when a bucket of one of them is due.
+//! timer's [`Driver`]. The driver calls the owner, with nothing locked, when a bucket of one of its
+//! wheels is due.
 //!
 //! ```
 //! use std::{
@@ -100,8 +101,8 @@ pub fn must_yield(_waker: &std::task::Waker) -> bool {
 #[cfg(not(feature = "tokio"))]
 pub fn spend_budget() {}
 
-/// Locks, atomics and thread-locals: those that ship, or under `cfg(loom)` the
-/// model checker's. Also failpoints, a count of work under way, and a few small containers.
+/// Locks, atomics and thread-locals: those that ship, or under `cfg(loom)` the model checker's;
+/// failpoints, a count of work under way, and a few small containers.
 pub mod sync {
     pub use crate::sync::*;
 }

@@ -1,4 +1,4 @@
-//! [`WheelOwner`]: what a timer asks of an owner of wheels.
+//! [`WheelOwner`]: the methods that a timer calls on an owner of wheels.
 
 use std::sync::Arc;
 
@@ -24,14 +24,14 @@ pub trait WheelOwner: Send + Sync + 'static {
     /// Adds the counts of pending and of cancelled tasks; nothing by default. O(shards).
     fn add_to(&self, _stats: &mut TimerStats) {}
 
-    /// Returns what is published with the timer; nothing by default.
+    /// Returns the source that is published with the timer; none by default.
     #[cfg(feature = "metrics")]
     fn publishes(&self) -> Option<&dyn Publishes> {
         None
     }
 
-    /// Closes the wheels after the timer's shutdown: nothing expires any more. User code that
-    /// follows from it runs where jobs do. Called with nothing locked.
+    /// Closes the wheels after the timer's shutdown: nothing expires any more. User code that the
+    /// closing calls runs where jobs do. Called with nothing locked.
     fn timer_closed(self: Arc<Self>);
 }
 

@@ -1,4 +1,5 @@
-//! [`Shared`]: what the handles of a timer share with its reaper. Its owners of wheels, and its counts.
+//! [`Shared`]: the state that a timer's handles share with its reaper: owners of wheels, and
+//! counts.
 
 use std::sync::{
     Arc, Weak,
@@ -32,7 +33,7 @@ struct Owners {
     all: Vec<Attached>,
     /// Owners that the reaper, or the manual timer, has not seen yet.
     arrivals: Vec<Attached>,
-    /// Dropped owners are swept out when there are this many.
+    /// The number of owners at which dropped ones are swept out.
     sweep_at: usize,
 }
 
@@ -40,17 +41,17 @@ struct Owners {
 pub(crate) struct Shared {
     owners: Mutex<Owners>,
     /// Running totals. `cancelled` keeps the maximum ever reported: wheels being dropped are
-    /// briefly counted nowhere. Not the model's lock: nothing depends on it.
+    /// briefly counted nowhere. A lock that models do not see: nothing depends on it.
     pub(super) counts: plain::Mutex<TimerStats>,
     /// Tasks cancelled on wheels that are gone.
     pub(crate) cancelled: Arc<AtomicU64>,
     /// Polls that were pending with more to do, on a manual timer.
     pub(super) yields: AtomicU64,
-    /// The first call of the reaper since its last round, with a grace; `u64::MAX` for never.
+    /// With a grace, the first call of the reaper since its last round; `u64::MAX` for none.
     pub(super) called_ns: Arc<AtomicU64>,
     /// Set under the lock of the owners; also read without it.
     is_closed: AtomicBool,
-    /// Counts threads that close the owners: jobs that run in place run meanwhile.
+    /// Counts the threads that close the owners; jobs that run in place run meanwhile.
     pub(super) closing: Latch,
 }
 
@@ -67,8 +68,8 @@ impl Shared {
         })
     }
 
-    /// Adds an owner; false after [`close`](Self::close). The reaper is not woken: it learns of the
-    /// owner by its first signal.
+    /// Adds an owner; returns false after [`close`](Self::close). The reaper is not woken: it
+    /// learns of the owner by the owner's first signal.
     pub(super) fn attach(&self, attached: Attached) -> bool {
         let mut owners = self.owners.lock();
         if self.is_closed() {
@@ -85,7 +86,7 @@ impl Shared {
         true
     }
 
-    /// Attaches no more, and ends the rounds; false if that was done before.
+    /// Attaches no more owners, and ends the rounds. Returns false if that was done before.
     pub(crate) fn close(&self) -> bool {
         let _owners = self.owners.lock();
         !self.is_closed.swap(true, Ordering::Relaxed)
@@ -160,7 +161,7 @@ mod tests {
         for _ in 0..1000 {
             drop(other());
         }
-        // The one that lives, and as many that are gone as make no sweep worth it.
+        // One owner lives; too few are gone to make a sweep worth it.
         let owners = driver.shared.owners.lock();
         assert!(owners.all.len() <= 20, "{} owners", owners.all.len());
         assert!(owners.arrivals.len() <= 20, "{}", owners.arrivals.len());

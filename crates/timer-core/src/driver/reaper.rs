@@ -32,7 +32,7 @@ pub(super) struct Rounds {
     owners: Vec<OwnerSchedule>,
     /// The next round is the first after a sleep.
     woken: bool,
-    /// The time by the clock as the last sleep began.
+    /// The clock's time when the last sleep began.
     slept_from_ns: Option<u64>,
 }
 
@@ -58,11 +58,11 @@ struct OwnerSchedule {
     next_due: Vec<Option<u64>>,
 }
 
-/// A round that panicked may have left work that no signal announces any more, so it is tried again
-/// this much later. Not at once: it may panic for ever.
+/// The time until the next round after one that panicked. It may have left work that no signal
+/// announces any more, but may panic for ever, so it is not tried again at once.
 const AFTER_PANIC: Duration = Duration::from_millis(100);
 
-/// The shortest sleep while the clock stands still. It may do so for long, a moment before a deadline.
+/// The shortest sleep while the clock stands still, which may last long, just before a deadline.
 const BY_STILL_CLOCK: Duration = Duration::from_millis(1);
 
 impl Rounds {
@@ -97,8 +97,8 @@ impl Rounds {
         }
     }
 
-    /// Advances the due shards, and says how long to sleep then. A panic, of the clock say, is
-    /// contained and reported; the next round comes [`AFTER_PANIC`].
+    /// Advances the due shards, and returns how long to sleep then. A panic, for example of the
+    /// clock, is contained and reported; the next round comes [`AFTER_PANIC`].
     pub(super) fn round(&mut self) -> Pause {
         let panics = self.panics.clone();
         let pause = panics.contain(|| self.advance_all()).unwrap_or_else(|| {
@@ -112,7 +112,7 @@ impl Rounds {
 
     /// Runs one round over all owners.
     fn advance_all(&mut self) -> Pause {
-        // 1. Take in new owners. Their lock is taken first: a close before it is seen.
+        // 1. Take in new owners. Their lock is taken first, so an earlier close is seen.
         let arrivals = self.shared.take_arrivals();
         if self.shared.is_closed() {
             return Pause::Over;
@@ -163,13 +163,13 @@ impl Rounds {
         counts.fired += round.fired;
         counts.cascaded += round.cascaded;
         drop(counts);
-        // The clock is read, and may panic, with nothing locked. Then the round is not timed.
+        // Read the clock with nothing locked: it may panic. Then the round is not timed.
         let took_ns = self.clock.now_ns().saturating_sub(began_ns);
         self.shared.counts.lock().turns.record(took_ns);
     }
 
-    /// Plans the next round, which comes when the next bucket of any shard is due. A pause inside this
-    /// one is noticed: the next one waits.
+    /// Plans the next round, which comes when the next bucket of any shard is due. A pause of the
+    /// process inside this round is noticed: the next one waits.
     fn plan(&mut self, round: &Round) -> Pause {
         // 1. The earliest tick of any shard.
         let dues = self.owners.iter().flat_map(|owner| &owner.next_due);
@@ -193,7 +193,7 @@ impl Rounds {
         Pause::For(self.grace.plan(now_ns, wait))
     }
 
-    /// Returns how long to sleep of `wait`: the clock may not keep step with a thread's sleep.
+    /// Returns how much of `wait` to sleep: the clock may not keep step with a thread's sleep.
     fn in_step(&mut self, now_ns: u64, mut wait: Duration) -> Duration {
         if self.slept_from_ns.replace(now_ns) == Some(now_ns) {
             wait = wait.max(BY_STILL_CLOCK);
@@ -217,7 +217,7 @@ impl Drop for Rounds {
 /// A round over all wheels, and the sums of its work.
 struct Round {
     now_tick: u64,
-    /// The next visit of a shard whose advance panics.
+    /// The tick of the next visit to a shard whose advance panics.
     again_tick: u64,
     /// A shard signalled earlier work, or an owner came.
     called: bool,
@@ -226,7 +226,7 @@ struct Round {
 }
 
 impl OwnerSchedule {
-    /// Advances the shards that are due or signalled. False when their owner is gone.
+    /// Advances the shards that are due or signalled. Returns false when their owner is gone.
     ///
     /// A shard whose advance panics is visited again later; the others go on.
     fn advance_due(&mut self, shared: &Shared, panics: &Panics, round: &mut Round) -> bool {
@@ -248,7 +248,7 @@ impl OwnerSchedule {
             if !has_earlier_work && next_due.is_none_or(|due| due > round.now_tick) {
                 continue;
             }
-            // 2. This shard has work. Its next visit is set first: that stays if this one panics.
+            // 2. This shard has work. Its next visit is set first, and stays if this one panics.
             let Some(wheels) = self.attached.wheels.upgrade() else {
                 return false;
             };
@@ -342,7 +342,7 @@ mod tests {
             reaper.schedule(delay * MS);
             assert_eq!(wakes(&reaper), woken, "{delay} ms");
         }
-        // Nor after a round: the reaper knows what is left.
+        // Nor is it woken after a round: the reaper knows what is left.
         assert_eq!(reaper.round_after(40 * MS), (Pause::For(10 * MS), 2));
         reaper.schedule(10 * MS);
         assert_eq!(wakes(&reaper), 2);
@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(reaper.round_after(NS), (Pause::UntilWoken, 1));
     }
 
-    /// A wake-up for nothing is one that no thread has called for.
+    /// A spurious wake-up is one that no thread has called for.
     #[test]
     fn rounds_count_their_wake_ups_and_work() {
         let mut reaper = reaper(|_, _| ());
@@ -384,7 +384,7 @@ mod tests {
         assert_eq!(counts(&reaper), [3, 1, 0]);
         reaper.round_after(5 * MS);
         assert_eq!(counts(&reaper), [4, 1, 1]);
-        // One is handed down.
+        // One task is handed down.
         reaper.schedule(5000 * MS);
         let mut pause = reaper.round_after(NONE).0;
         while let Pause::For(wait) = pause {
@@ -437,7 +437,7 @@ mod tests {
         assert!(reaper.tasks.reschedule(kept_alive, 1000 * MS));
         assert_eq!(reaper.round_after(60 * MS), (Pause::For(40 * MS), 0));
 
-        // Then the other one expires. No second period follows, late as this round is.
+        // Then the other task expires. No second period follows, however late this round is.
         assert_eq!(reaper.round_after(500 * MS).1, 1);
         assert_eq!(reaper.driver.stats().graces, 1);
         assert!(reaper.tasks.is_pending(kept_alive));
@@ -477,7 +477,7 @@ mod tests {
         reaper.schedule(50 * MS);
         assert_eq!(reaper.round_after(1600 * MS), (Pause::For(100 * MS), 0));
         assert_eq!(reaper.round_after(100 * MS), (Pause::UntilWoken, 1));
-        // Idle for long, then called, and stopped before it comes.
+        // The reaper is idle for long, then called, and the process stops before it comes.
         reaper.clock.advance_to(60_000_000_000);
         reaper.schedule(50 * MS);
         assert_eq!(reaper.round_after(1600 * MS), (Pause::For(100 * MS), 1));
@@ -514,7 +514,7 @@ mod tests {
         assert_eq!(reaper.driver.stats().graces, 1);
     }
 
-    /// A clock that panics at one of its next reads, after it was told at which.
+    /// A clock that panics at the read that a test names.
     #[derive(Debug)]
     struct Panicking(ManualClock, Arc<AtomicUsize>);
 
@@ -569,7 +569,7 @@ mod tests {
         assert_eq!(reaper.driver.stats().graces, 1);
     }
 
-    /// It was idle, and called.
+    /// The reaper was idle, and was called.
     #[test]
     fn wait_after_a_clock_panic_is_no_pause() {
         let (mut reaper, panics) = panicking(|driver| driver.config.grace = Some(20 * MS));

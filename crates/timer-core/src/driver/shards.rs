@@ -2,21 +2,21 @@
 //! lines, with one signal for all.
 //!
 //! A thread that starts a timer locks one shard and nothing else, so threads do not write to the
-//! same memory. One tick for the reaper lies under the same lock:
+//! same memory. The same lock guards a tick for the reaper:
 //!
 //! - **Wake before**: each shard holds the tick by which its reaper means to visit it. A thread
 //!   that gives the shard earlier work lowers the tick and, after unlocking, signals. So no earlier
 //!   arrival is missed, and no later one wakes the reaper. When tasks are cancelled the tick stays,
 //!   and costs at most one needless visit.
 //!
-//! A shard is made as it is first locked: an owner of wheels on which little lies takes little. To
-//! close makes none: one that is made after that is closed.
+//! A shard is made when it is first locked, so an owner of wheels with few tasks takes little
+//! memory. Closing makes no shard: a shard that is made after it is closed from the beginning.
 //!
-//! - **Seen**: a thread that is about to make a shard marks it, and a thread that looks for the shards
-//!   that are made takes these marks, both by a read-modify-write. So it either finds the shard, or
-//!   what it wrote before is seen by every thread that locks the shard.
+//! - **Seen**: a thread that is about to make a shard marks it, and a thread that looks for the
+//!   made shards reads these marks, both by a read-modify-write. So the second thread either finds
+//!   the shard, or every thread that locks the shard sees what the second thread wrote before.
 //!
-//! A manual timer has no reaper. It learns by the signal which shards were locked (Marked, in
+//! A manual timer has no reaper. The signal tells it which shards were locked (Marked, in
 //! `driver/agenda`).
 
 use std::{
@@ -55,8 +55,8 @@ impl<T> ShardState for TimingWheel<T> {
 /// Wakes the reaper; `None` without one. Called with nothing of the timer locked.
 pub(crate) type Wake = Option<Arc<dyn Fn() + Send + Sync>>;
 
-/// Wakes the reaper, and notes for it which shards of one owner have earlier work than it expects.
-/// On a manual timer, notes which shards were locked.
+/// Wakes the reaper, and tells it which shards of one owner have earlier work than it expects. On a
+/// manual timer it tells which shards were locked.
 pub(crate) struct WakeSignal {
     words: Marks,
     wake: Wake,
@@ -68,7 +68,7 @@ type Marks = [AtomicU64; MAX_SHARDS / 64];
 impl WakeSignal {
     /// Marks a shard, and wakes the reaper.
     fn send(&self, shard: usize) {
-        // The bit before the wake-up, so that the woken reaper finds it.
+        // Set the bit before the wake-up, so that the woken reaper finds it.
         self.words[shard / 64].fetch_or(1 << (shard % 64), Ordering::Release);
         if let Some(wake) = &self.wake {
             wake();
@@ -84,18 +84,18 @@ impl WakeSignal {
 /// A shard behind its lock, in cache lines of its own.
 type LockedShard<S> = CachePadded<Mutex<Shard<S>>>;
 
-/// The place of a shard, which is made as it is first locked.
+/// The place of a shard, which is made when it is first locked.
 type Place<S> = Late<Box<LockedShard<S>>>;
 
 /// Sharded wheels: an `S`, which has a wheel, under each shard's lock. All are made from one seed.
 pub struct Shards<S: ShardState, Seed = ()> {
-    /// Made as the first shard is locked. An `Arc`, of which there is one: what drops a `Box`'s
-    /// content is compiled once for each codegen unit (`benches/sizes.py` shows it).
+    /// Made when the first shard is locked. An `Arc` with one reference: the code that drops a
+    /// `Box`'s content is compiled once for each codegen unit (`benches/sizes.py` shows it).
     places: Late<Arc<[Place<S>]>>,
     /// A bit for each shard that is made, or about to be (Seen).
     begun: Marks,
-    /// The owner has closed, or is about to: a shard that is made from here on is closed. std's: a
-    /// look at it comes with every park, and Seen orders it.
+    /// The owner has closed, or is about to: a shard that is made from here on is closed. An atomic
+    /// of std's: every park reads it, and Seen orders it.
     closed: atomic::AtomicBool,
     layout: Layout,
     seed: Seed,
@@ -134,8 +134,8 @@ pub(super) struct Layout {
     pub(super) size: WheelSize,
     /// The tick at which all wheels begin.
     pub(super) start: u64,
-    /// A manual timer's: order matters, so no wheel is shifted. Each hold of a shard's lock ends
-    /// with its signal.
+    /// Set for a manual timer: order matters, so no wheel is shifted, and each hold of a shard's
+    /// lock ends with its signal.
     pub(super) manual: bool,
 }
 
@@ -184,7 +184,7 @@ impl<S: ShardState, Seed> Shards<S, Seed> {
             make,
             cancelled,
         };
-        // Most models do not see the cells.
+        // Most models do not see the cells: make all shards now.
         if !is_late() {
             for number in 0..shards.count() {
                 drop(shards.lock(number));
@@ -209,7 +209,7 @@ impl<S: ShardState, Seed> Shards<S, Seed> {
 
     #[cold]
     fn make<'a>(&'a self, place: &'a Place<S>, number: usize) -> &'a LockedShard<S> {
-        // Before others can lock it, and before a look whether the owner has closed (Seen).
+        // Mark it before others can lock it, and before a look whether the owner has closed (Seen).
         let bit = 1 << (number % 64);
         self.begun[number / 64].fetch_or(bit, Ordering::AcqRel);
         let plan = self.layout.plan(number, self.is_closed());
@@ -226,8 +226,8 @@ impl<S: ShardState, Seed> Shards<S, Seed> {
         self.layout.count
     }
 
-    /// Returns the numbers of the shards that are made, or about to be: no other has anything (Seen).
-    /// O(shards).
+    /// Returns the numbers of the shards that are made, or about to be: no other shard has anything
+    /// (Seen). O(shards).
     pub fn made(&self) -> impl Iterator<Item = usize> {
         iter::successors(self.made_from(0), |number| self.made_from(number + 1))
     }
@@ -241,7 +241,7 @@ impl<S: ShardState, Seed> Shards<S, Seed> {
 
     /// Returns the first shard that is made, or about to be, and whose number is `number` or above.
     pub fn made_from(&self, number: usize) -> Option<usize> {
-        // Most models have them all from the beginning.
+        // Most models have all shards from the beginning.
         if !is_late() {
             return (number < self.count()).then_some(number);
         }
@@ -262,12 +262,12 @@ impl<S: ShardState, Seed> Shards<S, Seed> {
         if failpoint!(LookPassesTheUnmade) {
             return self.begun[word].load(Ordering::Acquire);
         }
-        // Written, too, though nothing changes: see Seen.
+        // A write, though nothing changes: see Seen.
         self.begun[word].fetch_or(0, Ordering::AcqRel)
     }
 
-    /// Closes: a shard that is made from here on is closed. The owner then closes those that are
-    /// [made](Self::made). Returns true the first time.
+    /// Closes the owner: a shard that is made from here on is closed. The owner then closes the
+    /// shards that are [made](Self::made). Returns true the first time.
     pub fn close(&self) -> bool {
         !self.closed.swap(true, atomic::Ordering::AcqRel)
     }
@@ -277,7 +277,7 @@ impl<S: ShardState, Seed> Shards<S, Seed> {
         self.closed.load(atomic::Ordering::Relaxed)
     }
 
-    /// Returns a shard by its place and number. It is made now if it is not.
+    /// Returns a shard by its place and number, and makes it if need be.
     #[inline(always)]
     fn at<'a>(&'a self, place: &'a Place<S>, number: usize) -> &'a LockedShard<S> {
         match place.get() {
@@ -291,7 +291,7 @@ impl<S: ShardState, Seed> Shards<S, Seed> {
         // The number of shards is a power of two.
         let places = self.places();
         let number = shard & (places.len() - 1);
-        // Most models do not see a mark: it is one more step of each lock hold.
+        // Most models do not see a mark, which is one more step of each lock hold.
         let is_marked = self.layout.manual && is_late();
         ShardGuard {
             guard: self.at(&places[number], number).lock(),
@@ -347,7 +347,7 @@ impl<S: ShardState, Seed> Drop for Shards<S, Seed> {
     }
 }
 
-/// A locked shard. Unlocks when dropped, and then signals if it was given earlier work.
+/// A locked shard. Unlocks when dropped, and then signals if the shard was given earlier work.
 #[must_use = "dropped at once, it unlocks at once"]
 pub struct ShardGuard<'a, S> {
     // In this order: the lock is released before the signal is sent.
@@ -355,13 +355,13 @@ pub struct ShardGuard<'a, S> {
     unlocked: SignalAfter<'a>,
 }
 
-/// Sends a shard's signal when it is dropped, if the shard was given earlier work, or is a manual
-/// timer's.
+/// Sends a shard's signal when it is dropped, if the shard was given earlier work, or belongs to a
+/// manual timer.
 struct SignalAfter<'a> {
     signal: &'a Arc<WakeSignal>,
     shard: usize,
-    /// The signal if it is to be sent. A word, as the other fields: a guard is moved by words, and
-    /// one that was written in part is waited for.
+    /// The signal, if it is to be sent. A word, as the other fields are: a guard is moved by words,
+    /// and a move waits for a word that was written in part.
     due: Option<&'a Arc<WakeSignal>>,
 }
 
@@ -426,8 +426,8 @@ pub const MAX_SHARDS: usize = 256;
 /// Returns the default number of shards: `per_processor` for each processor, rounded up to a power
 /// of two, from `per_processor` to [`MAX_SHARDS`].
 ///
-/// The system is asked once: it reads files for the answer, which takes longer than the rest of
-/// building an owner of wheels.
+/// The system is asked once: to answer it reads files, which takes longer than the rest of building
+/// an owner of wheels.
 ///
 /// # Panics
 /// When `per_processor` is greater than [`MAX_SHARDS`].
@@ -454,7 +454,7 @@ mod tests {
     fn a_shard_is_made_as_it_is_first_locked() {
         let shards = shards();
         assert_eq!(shards.made().count(), 0);
-        // To look makes none.
+        // Looking makes no shard.
         assert_eq!(shards.sum(|_| 1), 0);
         assert_eq!(shards.look(3), ShardLook::default());
         shards.add_to(&mut TimerStats::default());
@@ -470,7 +470,7 @@ mod tests {
         assert_eq!(shards.made_from(128), None);
     }
 
-    /// All of them have one deadline, in a coarse bucket.
+    /// All shards have one deadline, in a coarse bucket.
     #[test]
     fn shards_hand_down_apart_but_on_a_manual_timer() {
         for manual in [false, true] {

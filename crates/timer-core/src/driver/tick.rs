@@ -1,4 +1,4 @@
-//! Ticks, the unit in which wheels count time. Nanoseconds become ticks here alone.
+//! Ticks, the unit in which wheels count time. Only this file converts nanoseconds to ticks.
 //!
 //! A clock counts the nanoseconds since its origin; the wheel only knows whole ticks. *Deadlines
 //! round up, the present rounds down*: a task due at `d` ns sits at tick `ceil(d / tick)`, and the
@@ -57,18 +57,19 @@ impl TickLength {
         Duration::from_nanos(self.nanos.get())
     }
 
-    /// Returns the first tick at or after `time_ns`: how deadlines become ticks.
+    /// Returns the first tick at or after `time_ns`, which is how deadlines become ticks.
     pub fn round_up(self, time_ns: u64) -> u64 {
         time_ns.div_ceil(self.nanos.get())
     }
 
-    /// Returns the last tick at or before `time_ns`: how the present becomes a tick.
+    /// Returns the last tick at or before `time_ns`, which is how the present becomes a tick.
     pub fn round_down(self, time_ns: u64) -> u64 {
         time_ns / self.nanos
     }
 
-    /// Returns the tick of a deadline `delay` after `now_ns`, rounded up; `u64::MAX`, which is
-    /// never, for one beyond `u64` nanoseconds: no clock comes there, so no wheel works towards it.
+    /// Returns the tick of a deadline `delay` after `now_ns`, rounded up. A deadline beyond `u64`
+    /// nanoseconds is at `u64::MAX`, which is never: no clock gets there, so no wheel works towards
+    /// it.
     #[inline]
     pub fn deadline(self, now_ns: u64, delay: Duration) -> u64 {
         self.deadline_at(Moment::from_nanos(now_ns) + delay)
@@ -84,7 +85,7 @@ impl TickLength {
     }
 
     /// Returns the moment at which `tick` begins, in nanoseconds; `u64::MAX` when it lies beyond
-    /// them.
+    /// that range.
     pub fn start_ns(self, tick: u64) -> u64 {
         tick.saturating_mul(self.nanos.get())
     }
@@ -104,7 +105,7 @@ pub(crate) struct Ticks {
 }
 
 impl Ticks {
-    /// Makes ticks for which no clock was read: the wheel keeps its own present, which is later.
+    /// Makes ticks without reading a clock: the wheel keeps its own present, which is later.
     pub(crate) fn without_now(deadline: u64) -> Ticks {
         Ticks { now: 0, deadline }
     }

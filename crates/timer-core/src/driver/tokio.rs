@@ -1,5 +1,5 @@
-//! A timer on a tokio runtime (feature `tokio`): jobs are its tasks, time is that of its clock, and
-//! the reaper is one of its tasks.
+//! A timer on a tokio runtime (feature `tokio`): jobs and the reaper are tasks of the runtime, and
+//! the time is that of its clock.
 
 use std::{
     pin::pin,
@@ -32,13 +32,14 @@ use crate::{
 /// [`SystemTimerBuilder::executor`](crate::SystemTimerBuilder::executor) and wherever an executor
 /// is taken. Its jobs may call `tokio::spawn`, start tokio's timers and use its sockets.
 ///
-/// Each job is a task of the runtime, so it must be short and not block, as any task: a callback
-/// that takes its time spawns it. A runtime that is shut down takes no task. The job then runs
-/// where it is refused or dropped, still with the runtime entered, so a `tokio::spawn` in it does
-/// not panic, and spawns nothing.
+/// Each job is a task of the runtime, so it must be short and not block, as any task: a slow
+/// callback spawns its work. A runtime that is shut down takes no task. The job then runs where it
+/// is refused or dropped, still with the runtime entered, so a `tokio::spawn` in it does not panic,
+/// and spawns nothing.
 ///
-/// Every thread that runs tasks counts as [needed](Executor::needs_this_thread), also one of another
-/// runtime: a task may have entered that one, and tokio does not tell whose task it is.
+/// Every thread that runs tasks counts as [needed](Executor::needs_this_thread), even one of
+/// another runtime: a task may have entered a runtime other than its own, and tokio does not tell
+/// whose task it is.
 ///
 /// ```
 /// use std::time::Duration;
@@ -80,8 +81,8 @@ impl Executor for Handle {
     }
 }
 
-/// True on a thread that ends, once tokio's thread-locals are gone. `Handle::enter` panics there, and
-/// in a destructor that would abort the process.
+/// Returns true on a thread that ends, once tokio's thread-locals are gone. `Handle::enter` panics
+/// there, and in a destructor that would abort the process.
 fn is_ending(current: &Result<Handle, TryCurrentError>) -> bool {
     matches!(current, Err(error) if error.is_thread_local_destroyed())
 }
@@ -97,13 +98,13 @@ impl std::task::Wake for WokenFlag {
 }
 
 /// Returns true on a thread that runs a runtime's tasks: in `block_on` or on a worker, but not in
-/// `spawn_blocking` or `block_in_place`. There a task that yields is woken later, by that thread;
-/// elsewhere `yield_now` has to wake it at once.
+/// `spawn_blocking` or `block_in_place`. On such a thread a task that yields is woken later, by the
+/// thread; elsewhere `yield_now` has to wake it at once.
 pub fn runs_tasks_here() -> bool {
     if Handle::try_current().is_err() {
         return false;
     }
-    // A yield is polled by hand, and never again.
+    // Poll a yield by hand, once.
     let woken = Arc::new(WokenFlag::default());
     let waker = Waker::from(woken.clone());
     let mut context = Context::from_waker(&waker);
@@ -113,11 +114,11 @@ pub fn runs_tasks_here() -> bool {
 }
 
 /// Returns true in a task of a runtime that has used up its budget for this poll. The task is woken
-/// then, so its future is to return `Pending`. A future that is ready spends a part of the budget
-/// ([`spend_budget`]). False outside of a task, and for a waker that wakes nothing.
+/// then, so its future must return `Pending`. A future that is ready spends a part of the budget
+/// ([`spend_budget`]). Returns false outside of a task, and for a waker that wakes nothing.
 pub fn must_yield(waker: &Waker) -> bool {
-    // `Waker::noop` has no data; by `will_wake` it would not always be known, as each crate may
-    // have a copy of its functions.
+    // `Waker::noop` has no data. `will_wake` would not always recognise it, as each crate may have
+    // a copy of its functions.
     if task::coop::has_budget_remaining() || waker.data().is_null() {
         return false;
     }
@@ -127,7 +128,8 @@ pub fn must_yield(waker: &Waker) -> bool {
         .is_pending()
 }
 
-/// Spends a part of the budget that a task of a runtime has for this poll. Nothing outside of one.
+/// Spends a part of the budget that a task of a runtime has for this poll; nothing outside of a
+/// task.
 pub fn spend_budget() {
     if task::coop::has_budget_remaining() {
         let mut context = Context::from_waker(Waker::noop());
@@ -135,7 +137,7 @@ pub fn spend_budget() {
     }
 }
 
-/// The clock of a tokio runtime: the machine's, or in a test the one that it has paused.
+/// The clock of a tokio runtime: the machine's, or a clock that a test has paused.
 #[derive(Debug)]
 pub(crate) struct TokioClock {
     handle: Handle,
@@ -146,7 +148,7 @@ pub(crate) struct TokioClock {
 
 impl TokioClock {
     pub(crate) fn new(handle: Handle) -> Self {
-        // Only inside its runtime a paused clock shows its time.
+        // A paused clock shows its time only inside its runtime.
         let inside = handle.enter();
         let origin = Instant::now();
         drop(inside);
@@ -159,14 +161,14 @@ impl TokioClock {
 }
 
 impl Clock for TokioClock {
-    /// Reads the clock inside its runtime: a paused one is seen from there alone. The destructors of a
-    /// thread that ends read the machine's.
+    /// Reads the clock inside its runtime: a paused clock is seen only there. The destructors of a
+    /// thread that ends read the machine's clock.
     fn now_ns(&self) -> u64 {
         let current = Handle::try_current();
         if is_ending(&current) {
             return self.machine.now_ns();
         }
-        // A thread that is inside does not enter once more, which costs as much as to find that out.
+        // A thread that is inside does not enter again, which costs as much as finding that out.
         let _entered = match current {
             Ok(current) if current.id() == self.handle.id() => None,
             _ => Some(self.handle.enter()),
@@ -176,8 +178,8 @@ impl Clock for TokioClock {
     }
 }
 
-/// Starts a task of a runtime that advances the wheels; false when the runtime has no time. On one
-/// that has been shut down the timer is closed from the beginning.
+/// Starts a task of `runtime` that advances the wheels. Returns false when the runtime has no time.
+/// On a runtime that has been shut down the timer is closed from the beginning.
 pub(crate) fn start_reaper(driver: &mut Driver, runtime: &Handle) -> bool {
     // Without `enable_time` the first sleep panics.
     let entered = runtime.enter();
@@ -200,7 +202,7 @@ pub(crate) fn start_reaper(driver: &mut Driver, runtime: &Handle) -> bool {
 
 async fn run(mut rounds: Rounds, called: Arc<Notify>) {
     loop {
-        // One that is called again in each round waits for nothing below.
+        // A reaper that is called again in each round waits for nothing below.
         task::coop::consume_budget().await;
         match inside_timer(|| rounds.round()) {
             Pause::None | Pause::Yield => task::yield_now().await,

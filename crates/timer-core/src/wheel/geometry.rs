@@ -105,7 +105,7 @@ impl WheelSize {
 }
 
 impl Default for WheelSize {
-    /// 64 slots take one machine word of occupancy and a kilobyte a level. They are cheaper than 20
+    /// Returns 64 slots: one machine word of occupancy and a kilobyte a level. Cheaper than 20
     /// everywhere; 256 hand over faster, start and stop alike, and take four times the memory for
     /// their buckets.
     fn default() -> Self {
