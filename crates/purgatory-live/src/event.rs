@@ -1,6 +1,6 @@
-//! The content of one event, as JSON. A purgatory is its [`Snapshot`] with keys as text and its last
-//! minute, a timer is its [`TimerStats`] with the figures to draw them. Counts are totals; the page
-//! computes rates.
+//! The content of one event, as JSON. A purgatory is shown as its [`Snapshot`] with keys as text
+//! and its last minute, a timer as its [`TimerStats`] with the figures to draw them. Counts are
+//! totals; the page computes rates.
 
 use std::{
     fmt::Debug,
@@ -52,7 +52,7 @@ pub(crate) struct PurgatoryView {
     minute: Minute,
 }
 
-/// One observation of a form, as text where it was the user's.
+/// One observation of a form, with the user's values as text.
 #[derive(Serialize)]
 pub(crate) struct FormView {
     name: String,
@@ -63,7 +63,7 @@ pub(crate) struct FormView {
     busiest: Vec<KeyWaiters>,
     oldest: Vec<Operation>,
     under_check: Vec<Operation>,
-    /// Of replica sets only.
+    /// `None` but for replica sets.
     lagging: Option<Vec<Group>>,
 }
 
@@ -74,7 +74,7 @@ struct LabelParked {
     parked: usize,
 }
 
-/// A replica set that writes wait for, and its members that have less than the one that has most.
+/// A replica set that writes wait for, and its members that are behind the one that has most.
 #[derive(Serialize)]
 pub(crate) struct Group {
     group: String,
@@ -88,7 +88,7 @@ pub(crate) struct Group {
 struct Member {
     member: String,
     value: String,
-    /// For so many seconds at least.
+    /// The least number of seconds for which it lags.
     lags: f64,
 }
 
@@ -113,14 +113,14 @@ struct Operation {
 
 /// A purgatory or another form that a `Live` observes.
 pub(crate) trait Source: Send + Sync {
-    /// Observes it, with at most `limit` keys and operations in each list.
+    /// Observes the form, with at most `limit` keys and operations in each list.
     fn observe(&self, limit: usize) -> Observed;
 
     /// Returns the counts and times alone. O(shards × buckets).
     fn totals(&self) -> (Stats, Times);
 }
 
-/// One observation of a form, and the times that its history takes.
+/// One observation of a form, and the times that its history keeps.
 pub(crate) struct Observed {
     form: FormView,
     times: Times,
@@ -234,7 +234,7 @@ where
     fn observe(&self, limit: usize) -> Observed {
         let waits = self.sets.waits();
         let snapshot = waits.snapshot(limit);
-        // Of the groups that writes wait for most: these are held back.
+        // Look at the groups that most writes wait for: these writes are held back.
         let mut lagging = Vec::new();
         for (group, _) in &snapshot.busiest {
             lagging.extend(self.lagging(group));
@@ -256,7 +256,7 @@ where
     M: Eq + Clone + Debug + Send + 'static,
     V: WatermarkValue + Debug,
 {
-    /// Returns who lags in a group; `None` when nobody does.
+    /// Returns the members of a group that lag; `None` if none do.
     fn lagging(&self, group: &G) -> Option<Group> {
         let watermark = self.sets.watermark(group)?;
         let lagging = self.sets.lagging(group);
@@ -281,7 +281,7 @@ where
 }
 
 impl Observed {
-    /// Keys become text, without a lock.
+    /// Makes an observation of a snapshot. Keys become text, without a lock.
     fn of<K>(snapshot: Snapshot<K>, max_parked: Option<u64>, show: &Show<K>) -> Observed {
         let mut busiest = Vec::with_capacity(snapshot.busiest.len());
         for (key, waiters) in &snapshot.busiest {

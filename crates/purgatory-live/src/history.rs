@@ -1,8 +1,8 @@
 //! The last minute of a purgatory, kept by the program, so that a page that is opened later shows
-//! what was before. It is driven by `now` and reads no clock.
+//! the time before. It is driven by `now` and reads no clock.
 //!
-//! A point is kept when someone looks at the purgatory anyway, at most one a second: nothing is
-//! woken for it. The points are bounded, whatever comes.
+//! A point is kept when an event or a scrape looks at the purgatory anyway, at most one a second:
+//! nothing is woken for it. The number of points is bounded.
 
 use std::collections::VecDeque;
 
@@ -10,11 +10,11 @@ use purgatory::{Stats, Times};
 use serde::Serialize;
 use timer_core::TimeHistogram;
 
-/// How far back the page looks: charts and percentiles alike.
+/// The length of the charts, and of the time that percentiles cover.
 const WINDOW_NS: u64 = 60_000_000_000;
-/// At most one point is of each of these: those that come once a second, but for a little, are kept.
+/// At most one point is kept of each second, so those that come about a second apart are kept.
 const SECOND_NS: u64 = 1_000_000_000;
-/// One a second, of which the first and the last are not whole, and the one at which the window begins.
+/// One point a second, with parts of the first and last, and the one at which the window begins.
 const POINTS_MAX: usize = (WINDOW_NS / SECOND_NS) as usize + 2;
 
 /// The totals of a purgatory at one moment.
@@ -64,13 +64,13 @@ pub(crate) struct History {
 impl History {
     /// Keeps these totals, unless the last ones are of the same second. O(1).
     pub(crate) fn record(&mut self, now: &Totals) {
-        // 1. At most one a second. One that was overtaken by a later one is not kept either.
+        // 1. Keep at most one a second, and none that a later one has overtaken.
         if let Some(last) = self.points.back() {
             if now.at_ns / SECOND_NS <= last.at_ns / SECOND_NS {
                 return;
             }
         }
-        // 2. Only the latest of those at which the window may begin stays.
+        // 2. Of the points at which the window may begin, only the latest stays.
         let begin_ns = now.at_ns.saturating_sub(WINDOW_NS);
         self.points.push_back(now.clone());
         while self
@@ -95,7 +95,7 @@ impl History {
         let shown = shown.filter(|point| point.at_ns < now.at_ns);
         let mut points: Vec<_> = shown.clone().map(Point::of).collect();
         points.push(Point::of(now));
-        // 2. What was gained since then.
+        // 2. The counts gained since then.
         let first = shown.min_by_key(|point| point.at_ns).unwrap_or(now);
         let (since, times) = (&first.times, &now.times);
         Minute {
@@ -130,7 +130,7 @@ mod tests {
 
     const MS_NS: u64 = 1_000_000;
 
-    /// The totals at so many milliseconds: a wait of 1 ms completed in each half second.
+    /// Returns the totals at a time: a wait of 1 ms completed in each half second.
     fn totals(at_ms: u64) -> Totals {
         let mut stats = Stats::default();
         stats.completed = at_ms / 500;
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn points_of_a_form_take_what_the_docs_state() {
-        // Room is doubled as points come.
+        // Room is doubled as points are added.
         let most = POINTS_MAX.next_power_of_two() * size_of::<Totals>();
         assert!(most <= 210_000, "{most} bytes");
     }

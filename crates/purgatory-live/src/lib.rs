@@ -36,7 +36,8 @@
 //! loopback, or behind the guard of your other debug pages. Keys are data: they are inserted into
 //! the page as text, never as markup, and [`Live::CONTENT_SECURITY_POLICY`] lets the browser run no
 //! script but the page's own and ask no other host. No header allows other origins to read the
-//! events. To exclude DNS rebinding, too, a server refuses every `Host` that it does not know.
+//! events. To exclude DNS rebinding as well, have the server refuse every `Host` that it does not
+//! know.
 //!
 //! # Features
 //!

@@ -7,17 +7,17 @@ use timer_core::{Clock, SystemClock, Timer};
 
 use crate::event::{Event, Shown, ShownPurgatory, ShownReplicaSets, ShownWaits, Source, TimerView};
 
-/// The purgatories and timers that the page shows. It is a handle: clones show the same.
+/// The purgatories and timers that the page shows. It is a handle: all clones show the same.
 ///
-/// It keeps handles of them. A purgatory ends with its last handle, so end one that is shown by
+/// It keeps handles of what it shows. A purgatory ends with its last handle, so end a shown one by
 /// [`shutdown`](Purgatory::shutdown); the page goes on showing it.
 ///
 /// # History
-/// The page shows the last minute also to who opens it later, as far as it is known: each
-/// [`event`](Self::event), for whatever client, keeps a point of it, at most one a second. Nothing
-/// else does, so a program that nobody looks at stays idle. To know it without a client, call
-/// [`record`](Self::record), in the handler of a scrape or each second. A form's points take
-/// up to 210 KB.
+/// A page that is opened later also shows the last minute, as far as it is known: each
+/// [`event`](Self::event), for any client, keeps a point of it, at most one a second. Nothing else
+/// does, so a program without clients stays idle. To keep the history without a client, call
+/// [`record`](Self::record), in the handler of a scrape or each second. A form's points take up to
+/// 210 KB.
 #[derive(Clone)]
 pub struct Live {
     clock: SystemClock,
@@ -50,8 +50,8 @@ impl Live {
         }
     }
 
-    /// Adds a purgatory. Its timer is added separately, by [`timer`](Self::timer). Keys are written by their `Debug`;
-    /// [`purgatory_with`](Self::purgatory_with) writes them in another way.
+    /// Adds a purgatory. Its timer is added separately, by [`timer`](Self::timer). Keys are written
+    /// by their `Debug`; [`purgatory_with`](Self::purgatory_with) writes them in another way.
     pub fn purgatory<K, O>(self, purgatory: &Purgatory<K, O>) -> Live
     where
         K: WatchKey + Debug,
@@ -60,8 +60,8 @@ impl Live {
         self.purgatory_with(purgatory, K::fmt)
     }
 
-    /// Adds a purgatory whose keys `show` writes: `Display::fmt`, or a closure. It runs under no
-    /// lock, and its text is cut after 120 characters.
+    /// Adds a purgatory whose keys `show` writes: `Display::fmt`, or a closure. `show` runs under
+    /// no lock, and its text is cut after 120 characters.
     ///
     /// ```
     /// use std::fmt::Display;
@@ -123,12 +123,12 @@ impl Live {
         self
     }
 
-    /// Adds replica sets: their waits, and who [lags](ReplicaSets::lagging) in those groups that
-    /// most writes wait for. Groups, members and values are written by their `Debug`;
+    /// Adds replica sets: their waits, and the members that [lag](ReplicaSets::lagging) in the
+    /// groups that most writes wait for. Groups, members and values are written by their `Debug`;
     /// [`replica_sets_with`](Self::replica_sets_with) writes groups in another way.
     ///
     /// Each event looks for lagging members, as a leader does: a member's time counts from the
-    /// first look of either that found it behind.
+    /// first look, of an event or of the leader, that found it behind.
     ///
     /// ```
     /// use std::time::Duration;
@@ -179,7 +179,7 @@ impl Live {
         self
     }
 
-    /// Sets how many keys and operations are listed of each purgatory.
+    /// Sets how many keys and operations of each purgatory are listed.
     pub fn limit(mut self, limit: usize) -> Live {
         self.limit = limit;
         self
@@ -221,9 +221,9 @@ impl Live {
         serde_json::to_string(&event).expect("numbers, text and lists can be written as JSON")
     }
 
-    /// Keeps a point of the history of everything, as an event does, unless the last one is of this
-    /// second. Call it in the handler of a scrape, or each second if a wake-up a second is no
-    /// matter: the program then knows the minute before the page was opened.
+    /// Keeps a point of the history of everything, as an event does, unless the last point is of
+    /// this second. Call it in the handler of a scrape, or each second if a wake-up a second does
+    /// not matter: the program then knows the minute before the page was opened.
     ///
     /// O(shards × buckets), whatever is parked. The first call starts the timing of waits.
     ///
@@ -276,8 +276,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Turns the timer to each second up to `last`, ends one operation in each, and calls `at` with
-    /// the time in nanoseconds.
+    /// Advances the timer to each second up to `last`, ends one operation in each, and calls `at`
+    /// with the time in nanoseconds.
     fn each_second(timer: &ManualTimer, fetches: &Purgatory<u32>, last: u64, at: impl Fn(u64)) {
         for second in 1..=last {
             let operation = when(|| false, drop);
@@ -299,7 +299,7 @@ mod tests {
         let fetches: Purgatory<u32> = Purgatory::on(&timer, "fetch").unwrap();
         let live = Live::new().purgatory(&fetches);
         live.record_at(0);
-        // A clone shows the same: it may be that of a scrape.
+        // A clone, such as that of a scrape, shows the same.
         let scraped = live.clone();
         each_second(&timer, &fetches, 100, |at_ns| scraped.record_at(at_ns));
 

@@ -1,7 +1,8 @@
 //! The page and its events as routes (feature `axum`).
 //!
-//! One [`Feed`] serves all clients. While there are any, one task makes the events. A client takes the
-//! latest when its connection takes more, so one that is slow misses some, and none waits for another.
+//! One [`Feed`] serves all clients. While there are any, one task makes the events. A client takes
+//! the latest event when its connection takes more, so a slow client misses some, and no client
+//! waits for another.
 
 use std::{
     convert::Infallible,
@@ -28,7 +29,7 @@ use tokio::{
 
 use crate::live::Live;
 
-/// From one event to the next passes at least this many times as long as making it took.
+/// The time from one event to the next is at least this many times as long as making the event.
 const PAUSE_FACTOR: u32 = 5;
 /// The pause after which the browser reconnects.
 const RETRY: Duration = Duration::from_secs(1);
@@ -38,16 +39,17 @@ impl Live {
     /// nest them below a path (without a slash at the end).
     ///
     /// An event is made every [`PAUSE`](Self::PAUSE) for all listeners together, less often when
-    /// that would take more than a fifth of the time, and not at all while there is no listener: no
-    /// thread wakes then, and no [history](Live#history) is kept but by [`record`](Self::record). It
-    /// is made on one of tokio's blocking threads; the runtime must have its time driver enabled.
-    /// A listener that does not keep up misses events. It delays no other one, and holds one event.
+    /// that would take more than a fifth of the time, and not at all while there is no listener:
+    /// then no thread wakes, and only [`record`](Self::record) keeps [history](Live#history).
+    /// Events are made on one of tokio's blocking threads; the runtime must have its time driver
+    /// enabled. A listener that does not keep up misses events. It delays no other listener, and
+    /// holds one event.
     ///
     /// # Cancellation
     /// The stream of events ends when the client disconnects, or when the server drops the
-    /// connection. It does not end by itself: a graceful shutdown that waits for connections waits
-    /// for it, too, and needs a limit. A panic in a key's `Clone`, or in writing a key, also ends
-    /// it; the page reconnects.
+    /// connection. It does not end by itself: a graceful shutdown that waits for connections also
+    /// waits for the stream, and needs a limit. A panic in a key's `Clone`, or in writing a key,
+    /// also ends it; the page reconnects.
     ///
     /// ```
     /// use axum::{Router, routing::get};
@@ -94,7 +96,7 @@ fn events(feed: Arc<Feed>) -> Sse<impl Stream<Item = Result<sse::Event, Infallib
 /// The latest event, for all clients; `None` before the first.
 type Latest = Option<Arc<str>>;
 
-/// Returns the latest event once it is one that was not seen; `None` when there will be no more.
+/// Waits for an event that was not seen, and returns it; `None` when there will be no more.
 async fn next(latest: &mut Receiver<Latest>) -> Latest {
     latest.changed().await.ok()?;
     latest.borrow_and_update().clone()
@@ -103,8 +105,8 @@ async fn next(latest: &mut Receiver<Latest>) -> Latest {
 /// The events for all clients of the page.
 struct Feed {
     live: Live,
-    /// Receives from the task that makes events; closed when there is none. It has seen nothing, so a
-    /// new client is shown the latest event at once.
+    /// Receives from the task that makes events; closed when there is no such task. It has seen
+    /// nothing, so a new client is shown the latest event at once.
     latest: Mutex<Receiver<Latest>>,
 }
 
@@ -135,7 +137,8 @@ impl Feed {
     /// Makes events for as long as there are listeners.
     async fn make(self: Arc<Self>, mut made: Sender<Latest>) {
         loop {
-            // 1. On a thread that may block. A panic ends the streams; a later client waits for the next.
+            // 1. Call it on a thread that may block. A panic ends the streams; later clients wait
+            //    for the next.
             let begun = Instant::now();
             let live = self.live.clone();
             match spawn_blocking(move || live.event()).await {
@@ -149,7 +152,7 @@ impl Feed {
             // 2. A slow event is followed by a longer pause.
             let pause = Live::PAUSE.max(begun.elapsed() * PAUSE_FACTOR);
             sleep_until(begun + pause).await;
-            // 3. The last listener has left. Under the lock, so that none comes meanwhile.
+            // 3. End if the last listener has left. Under the lock, so that none comes meanwhile.
             let latest = self.latest();
             if made.receiver_count() == 1 {
                 drop(made);
@@ -260,8 +263,8 @@ mod tests {
         });
     }
 
-    /// Shows one key, for which it waits until the gate is open. Returns the feed, the events that
-    /// were begun, and the most that were made at a time.
+    /// Shows one key, whose writing waits until the gate is open. Returns the feed, the number of
+    /// events begun, and the most that were made at a time.
     fn gated_feed(gate: &Arc<RwLock<()>>) -> (Arc<Feed>, Arc<[AtomicUsize; 2]>) {
         let waits: Purgatory<u32> = Purgatory::on(&ManualTimer::new(), "gated").unwrap();
         let parked = waits.try_complete_else_watch(when(|| false, drop), &[1], Timeout::Never);
@@ -290,7 +293,7 @@ mod tests {
                 assert!(left.is_err());
             }
             drop(closed);
-            // It is not made in vain: the next one has it.
+            // The event is not made in vain: the next listener has it.
             next(&mut feed.listen()).await.unwrap();
             assert_eq!(counts[1].load(Relaxed), 1);
         });
@@ -305,7 +308,7 @@ mod tests {
             let begun = counts[0].load(Relaxed);
             over(&feed).await;
             assert_eq!(counts[0].load(Relaxed), begun);
-            // The next one is shown nothing old.
+            // The next listener is shown nothing old.
             let closed = gate.write();
             let mut next_one = feed.listen();
             assert!(poll_once(pin!(next(&mut next_one))).await.is_pending());

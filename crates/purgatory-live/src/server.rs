@@ -19,8 +19,8 @@ use tokio::{
 ///
 /// # Cancellation
 /// Dropping it closes the port and every connection at once, streams of events included, and joins
-/// the thread. A handler that blocks that thread delays the drop. Dropped by a handler, it closes
-/// as that returns to the thread.
+/// the thread. A handler that blocks that thread delays the drop. If a handler drops the server,
+/// the server closes when the handler returns to the thread.
 ///
 /// ```
 /// use std::{io::{Read, Write}, net::TcpStream};
@@ -55,14 +55,15 @@ impl Server {
         let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
 
-        // Spawn the thread first: if there is none, no runtime is dropped here, which panics in a task.
+        // Spawn the thread first: if there is none, no runtime is dropped here, which panics in a
+        // task.
         let (hand_over, handed) = mpsc::channel::<(Runtime, net::TcpListener)>();
         let (stop, stopped) = oneshot::channel::<()>();
         let serve = move || {
             let Ok((runtime, listener)) = handed.recv() else {
                 return; // there is no runtime
             };
-            // Serve until the sender is dropped. An event that is being made is not waited for.
+            // Serve until the sender is dropped, without waiting for an event that is being made.
             runtime.block_on(async {
                 tokio::select! {
                     _ = axum::serve(listener, routes) => {}
@@ -98,7 +99,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         drop(self.stop.take());
-        // A handler that drops it is on the thread.
+        // A handler that drops the server runs on its thread.
         let here = thread::current().id();
         let thread = self.thread.take();
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != here) {

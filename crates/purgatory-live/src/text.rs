@@ -9,13 +9,13 @@ use std::{
 /// The maximum number of characters shown of a key.
 const CHARS_MAX: usize = 120;
 
-/// A writer that accepts what fits and refuses the rest, so that a key of a megabyte is not written
-/// out to be cut.
+/// A writer that accepts characters up to the limit and refuses the rest, so that a key of a
+/// megabyte is not written out to be cut.
 struct LimitedText {
     text: String,
-    /// Characters that still fit.
+    /// The number of characters that still fit.
     remaining: usize,
-    /// Something did not fit.
+    /// Set once a character did not fit.
     is_cut: bool,
 }
 
@@ -23,7 +23,7 @@ impl Write for LimitedText {
     fn write_str(&mut self, more: &str) -> fmt::Result {
         for character in more.chars() {
             if self.remaining == 0 {
-                // Once: the writer may go on all the same.
+                // Only once: the writer may go on despite the error.
                 if !mem::replace(&mut self.is_cut, true) {
                     self.text.push('…');
                 }

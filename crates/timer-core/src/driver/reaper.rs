@@ -98,7 +98,7 @@ impl Rounds {
     }
 
     /// Advances the due shards, and returns how long to sleep then. A panic, for example of the
-    /// clock, is contained and reported; the next round comes [`AFTER_PANIC`].
+    /// clock, is contained and reported; the next round comes [`AFTER_PANIC`] later.
     pub(super) fn round(&mut self) -> Pause {
         let panics = self.panics.clone();
         let pause = panics.contain(|| self.advance_all()).unwrap_or_else(|| {
