@@ -99,7 +99,7 @@ impl Driver {
             return Some(Arc::new(wake));
         }
         // Capture only the fields it needs: the shared state has the wake signals, which hold this
-        // closure.
+        // closure, so capturing it would be a cycle.
         let called_ns = self.shared.called_ns.clone();
         let clock = self.clock.clone();
         let panics = self.executors.panics.clone();

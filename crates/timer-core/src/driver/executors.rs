@@ -76,7 +76,7 @@ impl Executors {
     }
 
     /// Returns true when no wheel would be advanced, or no job run, while the calling thread
-    /// blocks. In a child of `fork` none ever is.
+    /// blocks. In a child of `fork` this is always so.
     pub fn needs_this_thread(&self) -> bool {
         if self.home.is_elsewhere() {
             return true;

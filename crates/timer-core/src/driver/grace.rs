@@ -84,8 +84,8 @@ impl Grace {
         self.rest(now_ns, planned_ns.min(called_ns))
     }
 
-    /// Returns the rest of a period that is under way, or that begins now because the caller meant
-    /// to come at `planned_ns`.
+    /// Returns the rest of a period that is under way, or that begins now because the caller comes
+    /// too long after `planned_ns`.
     pub(crate) fn rest(&mut self, now_ns: u64, planned_ns: u64) -> Option<Duration> {
         // 1. A period is under way, or over.
         if let Some(until_ns) = self.until_ns {

@@ -58,11 +58,11 @@ struct OwnerSchedule {
     next_due: Vec<Option<u64>>,
 }
 
-/// The time until the next round after one that panicked. It may have left work that no signal
-/// announces any more, but may panic for ever, so it is not tried again at once.
+/// A round that panicked may have left work that no signal announces any more, so the next round
+/// comes this much later. Not at once: it may panic for ever.
 const AFTER_PANIC: Duration = Duration::from_millis(100);
 
-/// The shortest sleep while the clock stands still, which may last long, just before a deadline.
+/// The shortest sleep while the clock stands still, as it may for long just before a deadline.
 const BY_STILL_CLOCK: Duration = Duration::from_millis(1);
 
 impl Rounds {

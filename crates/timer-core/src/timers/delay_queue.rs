@@ -34,7 +34,7 @@ const BATCH: usize = 64;
 ///
 /// Values come out in order of the tick of their deadline, and never early. A deadline counts from
 /// the call that sets it and rounds up to a tick of the timer; a value without delay is due at
-/// once. Values of one tick come out in no order, and neither do values whose deadline has already
+/// once. Values of one tick come out in no order, and so do values whose deadline has already
 /// passed when it is set.
 ///
 /// ```
@@ -396,7 +396,7 @@ impl<T> DelayQueue<T> {
         let mut due = self.wheel.now();
         if self.due.is_empty() {
             due = self.wheel.next_due()?;
-            // With a grace, poll by the wake-up, and not before the end of a period.
+            // With a grace the next poll is due by the wake-up, not before the end of a period.
             if self.grace.is_on() {
                 due = self.wake_tick;
             }

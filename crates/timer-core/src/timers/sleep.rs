@@ -64,7 +64,8 @@ use crate::{
 ///
 /// # Cost
 /// Making a sleep: a clock read. Each poll, and the drop of a registered sleep: an uncontended
-/// lock. (The first poll reads the clock again with a `ManualTimer`, or for a moment.) All O(1).
+/// lock. (The first poll reads the clock again on a `ManualTimer`, and for a sleep until a moment.)
+/// All O(1).
 ///
 /// # Cancel safety
 /// Dropping a sleep takes its waker off the wheel at once. A sleep that was ready yields the same

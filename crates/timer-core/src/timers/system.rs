@@ -214,9 +214,9 @@ impl SystemTimerBuilder {
     ///
     /// tokio waits in steps of a millisecond, so tasks expire up to a millisecond later, and later
     /// still when other tasks hold the runtime up. On a runtime that is not driven, or whose only
-    /// thread is blocked, nothing expires: block on `spawn_blocking`. When the runtime is dropped,
-    /// the timer is shut down, on the thread that drops the runtime, or on a worker of a
-    /// multi-thread runtime. [`shutdown`](Timer::shutdown) waits for no task.
+    /// thread is blocked, nothing expires: do work that blocks in `spawn_blocking`. When the
+    /// runtime is dropped, the timer is shut down, on the thread that drops the runtime, or on a
+    /// worker of a multi-thread runtime. [`shutdown`](Timer::shutdown) waits for no task.
     ///
     /// A paused clock advances by itself when all tasks wait. It may advance to the deadline of a
     /// timer that was cancelled since the reaper last looked, so a task that waits for a thread

@@ -42,8 +42,9 @@ const BUDGET: usize = 256;
 /// It works as [`Timer::schedule`](crate::Timer::schedule), without a box for each task, and a
 /// pending task can be [reached](Self::with). A handle: all clones refer to the same timer. Made by
 /// [`Timer::with_handler`](crate::Timer::with_handler). When the last handle is dropped, pending
-/// tasks are dropped unrun. After the [shutdown](crate::Timer::shutdown) of the timer below they
-/// never run, until [`shutdown`](Self::shutdown) or [`cancel`](Self::cancel) takes them back.
+/// tasks are dropped unrun. After the [shutdown](crate::Timer::shutdown) of the underlying timer
+/// they never run, and stay until [`shutdown`](Self::shutdown) or [`cancel`](Self::cancel) takes
+/// them back.
 ///
 /// ```
 /// use std::{sync::mpsc, time::Duration};

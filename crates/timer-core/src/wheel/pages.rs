@@ -2,7 +2,7 @@
 //!
 //! The slab under the nodes of [`TimingWheel`](crate::TimingWheel), and for owners of wheels. The
 //! first page begins small and grows, by half or more, to a whole page, so an owner that holds
-//! little uses little. Growing moves its slots. Beyond it pages (not one doubling vector) are added
+//! little uses little. Growing moves its slots. Further pages (not one doubling vector) are added
 //! without copying a slot. While no slot is freed they cost at most a page above the slots in use.
 //! They also give the memory of a peak back: each page that empties frees its memory, but for the
 //! first (unless the peak was large), and one other while a slot is in use. A record of 24 bytes a
