@@ -76,8 +76,8 @@ impl<K: WatchKey, V: WatermarkValue, Q: ToKey<K> + ?Sized> InEpoch<'_, Watermark
     /// Calls `then` as [`Watermarks::park`] does; the wait belongs to this epoch.
     ///
     /// # Errors
-    /// [`OtherEpoch`](WaitError::OtherEpoch) if the key is in another epoch. Otherwise as
-    /// [`Watermarks::park`]. `then` is not called.
+    /// [`Refused`] with the reason [`OtherEpoch`](WaitError::OtherEpoch) if the key is in another
+    /// epoch. Otherwise as [`Watermarks::park`]. `then` is not called.
     ///
     /// # Panics
     /// Panics as [`Watermarks::park`] does.

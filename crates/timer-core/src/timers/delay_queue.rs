@@ -315,9 +315,10 @@ impl<T> DelayQueue<T> {
     /// cooperative budget a poll yields first (feature `tokio`).
     ///
     /// # Errors
-    /// [`TimerError::Closed`] after the timer's shutdown, which wakes the owner, when values are
-    /// left that are not due yet: nothing will wake the owner for them. [`drain`](Self::drain)
-    /// takes them back. Due values still come out.
+    /// If values are left that are not due yet and nothing will wake the owner for them:
+    /// [`TimerError::Closed`] after the timer's shutdown, which wakes the owner;
+    /// [`Forked`](TimerError::Forked) in a child of `fork`; [`Full`](TimerError::Full) if the timer
+    /// takes no more sleeps. [`drain`](Self::drain) takes them back. Due values still come out.
     ///
     /// # Cost
     /// O(1) for a value, one clock read for up to 64 of them. A pending poll also takes the lock of

@@ -191,7 +191,7 @@ impl ManualTimer {
     ///
     /// Tasks count as waiting once this call has let them run 64 times and nothing of this timer
     /// has changed. (A `DelayQueue` or a sleep that yields with more to do counts as a change.)
-    /// While another thread advances, this call waits for it. Inside one of the timer's tasks, for
+    /// While another thread advances, this call waits for it. Inside a task of any timer, for
     /// example in a `block_on`, it moves the goal of the running call, as
     /// [`advance`](Self::advance) does.
     ///
