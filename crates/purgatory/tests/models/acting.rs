@@ -1,5 +1,5 @@
-//! The parts that the worlds of models share: the record of what happened, the futures of waits, the
-//! waits' ids; a task that acts as it is woken; and the loop over cases.
+//! The parts that the models' worlds share: the record of events, the futures and ids of waits, a
+//! task that acts when it is woken, and the loop over cases.
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -16,22 +16,22 @@ use std::{
 
 use crate::effort::{effort, number};
 
-/// A future, as a model polls it.
+/// A future that a model polls.
 pub(crate) trait Polled {
     type End;
 
-    /// Returns its end, unless it is pending.
+    /// Polls the future; returns its end, unless it is pending.
     fn poll(&mut self, waker: &Waker) -> Option<Self::End>;
 }
 
-/// What a world has seen, and what it waits for. Waits are numbered as they come.
+/// A world's record and its waits. Waits are numbered in the order in which they come.
 pub(crate) struct Acting<S, F: Polled, I> {
     log: Mutex<Vec<S>>,
-    /// Futures that are neither over nor dropped.
+    /// Futures that have not ended and were not dropped.
     futures: Mutex<BTreeMap<usize, (F, Waker)>>,
-    /// The ends of futures that are over.
+    /// The ends of futures that no call has taken yet.
     ends: Mutex<Vec<(usize, F::End)>>,
-    /// The id of each wait that was parked.
+    /// The id of each wait; `None` if it was not parked.
     ids: Mutex<Vec<Option<I>>>,
 }
 
@@ -55,7 +55,7 @@ impl<S, F: Polled, I: Copy> Acting<S, F, I> {
         std::mem::take(&mut *self.log.lock().unwrap())
     }
 
-    /// Returns the number of a wait that comes.
+    /// Numbers a new wait.
     pub(crate) fn begin(&self) -> usize {
         let mut ids = self.ids.lock().unwrap();
         ids.push(None);
@@ -97,7 +97,7 @@ impl<S, F: Polled, I: Copy> Acting<S, F, I> {
         }
     }
 
-    /// Polls all futures, and returns the ends of those that are over.
+    /// Polls all futures, and returns the ends of those that have ended since the last call.
     pub(crate) fn poll_all(&self) -> Vec<(usize, F::End)> {
         let futures = std::mem::take(&mut *self.futures.lock().unwrap());
         for (number, (future, waker)) in futures {
@@ -123,13 +123,13 @@ impl<F: Fn() + Send + Sync + 'static> Wake for Task<F> {
     }
 }
 
-/// Returns the waker of a task that does this as it is woken.
+/// Returns the waker of a task that does this when it is woken.
 pub(crate) fn task(woken: impl Fn() + Send + Sync + 'static) -> Waker {
     Waker::from(Arc::new(Task(woken)))
 }
 
-/// Runs cases, each with a seed of its own, until there are `base` steps, so many times as
-/// `TEST_EFFORT` says. `MODEL_SEED` is the first seed.
+/// Runs cases, each with its own seed, until they have made `base` steps times `TEST_EFFORT`. The
+/// first seed is `MODEL_SEED`.
 pub(crate) fn run_cases(
     name: &str,
     base: u64,

@@ -1,4 +1,4 @@
-//! Random runs beside a reference, or with every invariant checked; as long as `TEST_EFFORT` says.
+//! Random steps, as many as `TEST_EFFORT` says, compared with a reference or checked by invariants.
 
 #[path = "../../../../fuzz/src/purgatory/bytes.rs"]
 mod bytes;

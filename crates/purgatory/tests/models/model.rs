@@ -1,22 +1,23 @@
-//! The whole purgatory on a manual timer against a reference of plain lists, written from the
-//! documentation. proptest makes bytes, and shrinks those of a failure; they are decoded into steps
-//! as in the fuzz target `purgatory`.
+//! Compares a whole purgatory on a manual timer with a reference of plain lists that is written
+//! from the documentation. proptest generates bytes, and shrinks those of a failure; they are
+//! decoded into steps as in the fuzz target `purgatory`.
 //!
-//! Both sides do each step, the purgatory first. Then the records are compared: every check and
+//! Both sides do each step, the purgatory first. Then their records are compared: every check and
 //! callback in order, nested calls included, the result of each call, every operation handed back
-//! or dropped, and every count. (The number of keys, which takes 4096 locks, is compared each 16th
-//! time.)
+//! or dropped, and every count. (The number of keys and the visit of all operations, which lock
+//! every shard, are compared at each 16th step.)
 //!
-//! Operations that expire together leave the lists of their keys in jobs: until its job is handed
-//! over, one that has ended takes its place in the steps of a walk. The reference knows that.
+//! Operations that expire together leave the lists of their keys job by job. Until its job is
+//! handed over, an ended operation still takes its place in the steps of a walk. The reference does
+//! the same.
 //!
-//! Two orders are not promised. The reference takes the order of a shutdown from the record. It has
-//! the order of a cancel by key as it is: plain watches, then watermarks by threshold, then met
-//! ones. It also takes from the record whether keys of other hashes have the same version.
+//! Two orders are not promised. The reference takes the order of a shutdown from the record; it
+//! cancels by key in the order of parking, as the purgatory does. It also takes from the record
+//! whether keys of different hashes share a version.
 //!
-//! At the end it prints how often each rare path was taken; with half a million steps or more, a
-//! path never taken fails the test. `TEST_EFFORT` sets the number of steps: 5000 without it, a
-//! million in CI. `MODEL_SEED` changes them.
+//! At its end the test prints how often each rare path was taken; with half a million steps or
+//! more, a path that was never taken fails it. The test makes 5000 steps times `TEST_EFFORT`, in CI
+//! a million. `MODEL_SEED` changes them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -35,13 +36,13 @@ use crate::{
     oracle::{Model, Paths, steps::Act},
 };
 
-/// Without `TEST_EFFORT`.
+/// The number of steps, multiplied by `TEST_EFFORT`.
 const STEPS: u64 = 5_000;
 
-/// On average.
+/// The average number of steps of a case.
 const STEPS_A_CASE: usize = 200;
 
-/// With this many steps every path is taken; there are at least `PATHS` paths.
+/// With this many steps every path has to be taken; there are at least `PATHS` paths.
 const ALL_PATHS: usize = 500_000;
 const PATHS: usize = 53;
 
@@ -51,7 +52,7 @@ fn random(seed: u64) -> TestRng {
     TestRng::from_seed(RngAlgorithm::ChaCha, &bytes)
 }
 
-/// Generates records of bytes, decoded.
+/// Generates lists of values, each decoded from a record of bytes.
 fn decoded<T: std::fmt::Debug>(
     most: usize,
     decode: fn(&mut Bytes<'_>) -> T,
@@ -91,7 +92,7 @@ fn the_purgatory_agrees_with_plain_lists() {
         }
         Ok(())
     };
-    // Without a word of each failure on the way to the smallest. No other test runs here.
+    // Print nothing for the failures on the way to the smallest. No other test runs here.
     panic::set_hook(Box::new(|_| ()));
     let result = runner
         .run(&case, run)

@@ -1,9 +1,8 @@
-//! Permits on a manual timer, leases among them, against a reference of plain queues: permits of
-//! several keys, and those without keys, which are also used up and refilled. Each step is made on
-//! both sides, and its result compared; then all counts. Futures are polled at random, so permits
-//! are handed over, lost and returned that no task has taken.
-//! `TEST_EFFORT` sets the number of steps: 5000 without it, a million in CI. `MODEL_SEED` changes
-//! them.
+//! Compares permits and leases on a manual timer with a reference of plain queues: permits of
+//! several keys, and permits without keys, which can also be used up and refilled. Each step is
+//! made on both sides; then its result and all counts are compared. Futures are polled at random,
+//! so permits are handed over, lost and returned before a task has taken them. The test makes 5000
+//! steps times `TEST_EFFORT`, in CI a million. `MODEL_SEED` changes them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod reference;
@@ -28,11 +27,11 @@ use timer_core::ManualTimer;
 use self::reference::{Counts, Reference, State};
 use crate::acting::{poll, run_cases, task};
 
-/// Without `TEST_EFFORT`.
+/// The number of steps, multiplied by `TEST_EFFORT`.
 const STEPS: u64 = 5_000;
 const STEPS_A_CASE: u64 = 300;
 const WEIGHT_MAX: u64 = 5;
-/// Too heavy for each limit, unless that is 0.
+/// Too heavy for every limit, except for 0.
 const HEAVIER: u64 = 10_000;
 const MAX_FUTURES: usize = 40;
 const MS: Duration = Duration::from_millis(1);
@@ -47,7 +46,7 @@ enum Future<K: WatchKey> {
 struct Asked<K: WatchKey> {
     number: usize,
     future: Future<K>,
-    /// Whether its task was woken, once it was polled.
+    /// Set when its task is woken; `None` until the first poll.
     woken: Option<Arc<AtomicBool>>,
 }
 
@@ -57,7 +56,7 @@ enum Guard<K: WatchKey> {
     Lease(Lease<K>),
 }
 
-/// The steps that permits without keys have.
+/// The steps that only permits without keys have.
 struct Unkeyed<K: WatchKey> {
     forget: fn(Permit<K>),
     refill: fn(&Permits<K>, u64),
@@ -71,7 +70,7 @@ struct Model<K: WatchKey> {
     reference: Reference,
     futures: Vec<Asked<K>>,
     guards: Vec<(usize, Guard<K>)>,
-    /// The fencing numbers of each key's leases that were taken, with their place in order.
+    /// For each key, the leases that were taken: their ordinals and fencing numbers.
     fences: Vec<Vec<(u64, u64)>>,
     random: Rng,
 }
@@ -111,7 +110,7 @@ impl<K: WatchKey + Ord + Debug> Model<K> {
             builder = builder.max_parked(max);
         }
         let permits: Permits<_> = builder.shards(1 << random.u32(..3)).build().unwrap();
-        permits.waits().times(); // timed from here on
+        permits.waits().times(); // times are recorded from here on
         Model {
             timer,
             keys,
@@ -158,13 +157,13 @@ impl<K: WatchKey + Ord + Debug> Model<K> {
     fn acquire(&mut self) {
         let key = self.random.usize(..self.keys.len());
         let weight = match self.random.u8(..8) {
-            0 => HEAVIER, // it is told the limit
+            0 => HEAVIER, // the refusal names the limit
             _ => self.random.u64(..=WEIGHT_MAX),
         };
         self.ask(key, weight);
     }
 
-    /// A request comes, of permits or of a lease.
+    /// Asks for permits or for a lease.
     fn ask(&mut self, key: usize, weight: u64) {
         let timeout_ms = [0, 1, 2, 5, 20, 20, 1000][self.random.usize(..7)];
         let timeout = timeout_ms as u32 * MS;
@@ -255,8 +254,8 @@ impl<K: WatchKey + Ord + Debug> Model<K> {
         }
     }
 
-    /// All that is taken returns or is used up, with more taken than there are at first: a request of
-    /// weight 0 waits for that.
+    /// Lowers or raises the limit, then returns or uses up all permits taken. A request of weight 0
+    /// waits until no more are taken than there are.
     fn use_up(&mut self) {
         if self.unkeyed.is_some() {
             let limit = self.random.u64(..=WEIGHT_MAX);
@@ -376,13 +375,13 @@ impl<K: WatchKey + Ord + Debug> Model<K> {
         }
     }
 
-    /// Ends the case: every future yields what the reference says, and nothing is left.
+    /// Ends the case: every future yields the reference's answer, and no request is left.
     fn end(mut self) {
         for _ in 0..20 {
             self.timer.advance(MS);
             self.reference.pass();
         }
-        // Nothing waits for a limit above 0, or for a refill.
+        // From here on no request waits for a limit above 0, or for a refill.
         self.unkeyed = None;
         self.permits.resize(WEIGHT_MAX);
         self.reference.resize(WEIGHT_MAX);

@@ -1,8 +1,8 @@
-//! `ReplicaSets` against a plain reference, written from the documentation: random calls for one
-//! group, most of them by members that come late, lag, have left or are of another epoch. After each
-//! call its result is compared, then the watermark, the epoch, the members and what waits.
-//! `TEST_EFFORT` sets the number of steps: 5000 without it, a million in CI. `MODEL_SEED` changes
-//! them.
+//! Compares `ReplicaSets` with a plain reference that is written from the documentation, by random
+//! calls for one group. Most calls are about members that come late, lag, have left or are of
+//! another epoch. After each call its result, the watermark, the epoch, the members and the waits
+//! are compared. The test makes 5000 steps times `TEST_EFFORT`, in CI a million. `MODEL_SEED`
+//! changes them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod reference;
@@ -16,22 +16,22 @@ use timer_core::ManualTimer;
 use self::reference::{Group, Reference};
 use crate::acting::{poll, run_cases};
 
-/// Without `TEST_EFFORT`.
+/// The number of steps, multiplied by `TEST_EFFORT`.
 const STEPS: u64 = 5_000;
 const STEPS_A_CASE: u64 = 200;
 const GROUP: u32 = 7;
 const MEMBERS: u8 = 5;
 
-/// A member, and a value of it.
+/// A member and its value.
 type Has = (u8, u64);
 
-/// The result of a call: how many waits it ended.
+/// The result of a call: the number of waits that it ended.
 type Called = Result<usize, WaitError>;
 
 /// The rule of a set, as plain numbers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Plain {
-    /// So many of all have to report; 0 for all, `None` for a majority.
+    /// The number of members that have to report; 0 for all, `None` for a majority.
     needed: Option<usize>,
     floor: usize,
 }
@@ -60,7 +60,7 @@ impl Model {
         let timer = ManualTimer::new();
         let builder = ReplicaSets::builder("model").timer(&timer);
         let sets: ReplicaSets<_, _> = builder.build().unwrap();
-        sets.waits().times(); // timed from here on
+        sets.waits().times(); // times are recorded from here on
         Model {
             sets,
             timer,
@@ -84,7 +84,7 @@ impl Model {
         (self.reference.epoch().unwrap_or(0) + self.random.u64(..3)).saturating_sub(1)
     }
 
-    /// Makes a call on both sides, and compares them.
+    /// Makes a call on both sides, and compares the results.
     fn step(&mut self) {
         let (member, value) = self.has();
         let epoch = self.epoch();
@@ -170,7 +170,7 @@ impl Model {
         )
     }
 
-    /// Time passes, and somebody looks who lags.
+    /// Lets time pass, and compares the members that lag.
     fn look(&mut self) {
         let seconds = self.random.u64(..3);
         self.timer.advance(Duration::from_secs(seconds));

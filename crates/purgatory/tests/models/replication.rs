@@ -1,13 +1,13 @@
-//! Two replication protocols over a network that loses, repeats and delays messages, with five nodes
-//! that crash and are cut off. Each leader acknowledges produces by a real `ReplicaSets`, and acts by
-//! the guide's recipes. After each step, an acknowledged record is where the protocol promises it: in
-//! the log of each member of the set of its time, and of each later leader.
+//! Two replication protocols over a network that loses, repeats and delays messages, with five
+//! nodes that crash and are cut off. Each leader acknowledges produces by a real `ReplicaSets`, and
+//! follows the guide's recipes. After each step, every acknowledged record has to be where the
+//! protocol promises it: in the log of each member of the set of its time, and of each later
+//! leader.
 //!
-//! Then the same with a mistake in the use of the protocol, or of the API: each loses an acknowledged
-//! record, and the test says after how many steps.
+//! Then the same with a planted mistake in the use of the protocol or of the API. Each mistake has
+//! to lose an acknowledged record; the test prints after how many steps.
 //!
-//! `TEST_EFFORT` sets the number of steps: 5000 of each protocol without it, a million in CI.
-//! `MODEL_SEED` changes them.
+//! Each protocol makes 5000 steps times `TEST_EFFORT`, in CI a million. `MODEL_SEED` changes them.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -18,7 +18,7 @@ mod kafka;
 mod leader;
 mod raft;
 
-/// What the guide shows: these leaders act by it.
+/// The guide's recipes, which these leaders follow.
 #[path = "../../src/guide/recipes"]
 #[allow(
     dead_code,
@@ -38,21 +38,21 @@ use fastrand::Rng;
 
 use crate::effort::{effort, number};
 
-/// Without `TEST_EFFORT`.
+/// The number of steps, multiplied by `TEST_EFFORT`.
 const STEPS: u64 = 5_000;
 const STEPS_A_CASE: u64 = 1_000;
 
-/// The steps within which a mistake has to lose a record.
+/// The number of steps within which a mistake has to lose a record.
 const STEPS_TO_LOSS: u64 = 1_000_000;
 
 const NODES: usize = 5;
 
 type Node = usize;
 
-/// Who is no node, and sends and gets messages as one.
+/// The address of the controller, which is no node.
 const CONTROLLER: Node = NODES;
 
-/// A record in a log: the epoch, or term, in which it was appended, and a number of its own.
+/// A record in a log: the epoch (or term) in which it was appended, and its unique number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     epoch: u64,
@@ -61,7 +61,7 @@ struct Entry {
 
 type Log = Vec<Entry>;
 
-/// An acknowledged record: the one before this end of the log.
+/// An acknowledged record, which lies before this end of the log.
 #[derive(Clone, Copy, Debug)]
 struct Acked {
     entry: Entry,
@@ -76,10 +76,10 @@ impl Acked {
     }
 }
 
-/// The messages under way, and the nodes that none reaches.
+/// The messages under way, and the nodes that are cut off.
 struct Network<M> {
     under_way: VecDeque<(Node, M)>,
-    /// These come when all has changed.
+    /// Copies that are delivered much later, when epochs and leaders have changed.
     late: Vec<(Node, M)>,
     is_cut: [bool; NODES + 1],
 }
@@ -96,7 +96,7 @@ impl<M: Clone> Network<M> {
         }
     }
 
-    /// Sends a message, which may be lost, come out of turn, or come late, and then once more.
+    /// Sends a message, which may be lost, overtaken or, as a copy, delivered much later.
     fn send(&mut self, random: &mut Rng, from: Node, to: Node, message: M) {
         if self.is_cut[from] || self.is_cut[to] || random.u8(..16) == 0 {
             return;
@@ -124,7 +124,7 @@ impl<M: Clone> Network<M> {
         self.under_way.remove(random.usize(..among))
     }
 
-    /// Cuts a node off, or heals the network. What is under way may still come.
+    /// Cuts a node off, or heals the network. Messages under way may still arrive.
     fn cut_or_heal(&mut self, random: &mut Rng) {
         if random.u8(..3) > 0 {
             self.is_cut = [false; NODES + 1];
@@ -144,7 +144,7 @@ trait Protocol {
 
     fn step(&mut self);
 
-    /// What was acknowledged and is lost now.
+    /// Returns an acknowledged record that is lost now.
     fn lost(&self) -> Option<String>;
 
     /// The number of records that were acknowledged.
@@ -156,17 +156,17 @@ trait Protocol {
     }
 }
 
-/// What cases have done, up to the first loss.
+/// The work of some cases, up to the first loss.
 #[derive(Debug, Default)]
 struct Ran {
     steps: u64,
     acked: u64,
     reads: u64,
-    /// What was lost.
+    /// The lost record.
     lost: Option<String>,
 }
 
-/// Runs cases until a record is lost, or until the cases are enough.
+/// Runs cases until a record is lost, or until they are enough.
 fn run_until<P: Protocol>(
     mistake: Option<P::Mistake>,
     first_seed: u64,
@@ -191,8 +191,9 @@ fn run_until<P: Protocol>(
     ran
 }
 
-/// Loses nothing. Runs on, whatever the seed, until it has acknowledged a record for each 200 of the
-/// steps that were asked for and answered `reads_min` reads: less would show nothing.
+/// Checks that no record is lost. It runs on, whatever the seed, until it has acknowledged a record
+/// for each 200 of the steps asked for and has answered `reads_min` reads: fewer would prove
+/// little.
 fn holds<P: Protocol>(name: &str, reads_min: u64) {
     let seed = number("MODEL_SEED").unwrap_or(0);
     let asked = effort(STEPS);
@@ -211,7 +212,7 @@ fn holds<P: Protocol>(name: &str, reads_min: u64) {
     println!("{name}: {acked} records acknowledged in {steps} steps, {reads} read; none lost");
 }
 
-/// Loses a record by each mistake.
+/// Checks that each mistake loses a record.
 fn mistakes_lose<P: Protocol>(mistakes: &[P::Mistake]) {
     for &mistake in mistakes {
         let Ran { steps, lost, .. } =

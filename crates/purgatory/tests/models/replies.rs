@@ -1,8 +1,8 @@
-//! `Replies` and their scopes on a manual timer against a reference of plain lists, written from
-//! the documentation: random steps, each done by the real ones first. Wakers act, too: they expect,
-//! deliver, fail and drop. After each step the records are compared (each wake and result of a
-//! call, in order), then the counts, the keys that wait, and the values that are alive.
-//! `TEST_EFFORT` sets the number of steps: 5000 without it, a million in CI. `MODEL_SEED` changes
+//! Compares `Replies` and their scopes on a manual timer with a reference of plain lists that is
+//! written from the documentation. Each random step is done by the real ones first. Wakers act,
+//! too: they expect, deliver, fail and drop. After each step the records are compared (each wake
+//! and result of a call, in order), then the counts, the keys that wait, and the number of live
+//! values. The test makes 5000 steps times `TEST_EFFORT`, in CI a million. `MODEL_SEED` changes
 //! them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,7 +17,7 @@ use purgatory::{ReachResult, WaitError};
 use self::{reference::Reference, world::World};
 use crate::acting::run_cases;
 
-/// Without `TEST_EFFORT`.
+/// The number of steps, multiplied by `TEST_EFFORT`.
 const STEPS: u64 = 5_000;
 const STEPS_A_CASE: u64 = 400;
 const KEYS: u64 = 4;
@@ -26,7 +26,7 @@ const SCOPES: usize = 3;
 /// The end of a request, without its value.
 type End = Result<(), WaitError>;
 
-/// The place to which a request is made: a key, or the present scope in one of three places.
+/// The addressee of a request: a key, or the scope that is in one of three places at the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum To {
     Key(u64),
@@ -36,23 +36,24 @@ enum To {
 /// A step, or an act of a waker.
 #[derive(Clone, Debug)]
 enum Act {
-    /// Milliseconds until the timeout, and the acts of the waker. True if the waker panics then.
+    /// With the milliseconds until the timeout, the acts of the waker, and whether the waker panics
+    /// then.
     Expect(To, u64, Arc<Vec<Act>>, bool),
     Deliver(u64),
-    /// Delivers to the number of a scope that is so far back from the last.
+    /// Delivers to a number of a scope, given by its distance from the last.
     DeliverIn(usize, u64),
-    /// Delivers to all numbers of a scope up to the one that is so far back from the last.
+    /// Delivers to all numbers of a scope up to this one, given by its distance from the last.
     DeliverUpTo(usize, u64),
-    /// Moves the request with the number of the first scope, so far back, to the second one.
+    /// Moves a request to another scope: the first one, the distance of its number, the second one.
     Reassign(usize, u64, usize),
-    /// A number that the scope never handed out.
+    /// Delivers to a number that the scope never handed out: 0, or the next one.
     DeliverUnasked(usize, bool),
     FailAll,
     FailScope(usize),
     Close(usize),
-    /// Drops the scope, and makes another in its place.
+    /// Drops the scope, and puts another in its place.
     Replace(usize),
-    /// Drops the future of a request, counted back from the latest.
+    /// Drops the future of a request; 0 is the latest.
     Drop(usize),
     Cancel(usize),
     Reschedule(usize, u64),
@@ -63,11 +64,11 @@ enum Act {
 #[derive(Clone, Debug, PartialEq)]
 enum Saw {
     Woken(usize),
-    /// The request waits, or is over at once.
+    /// A request came; `true` if it was over at once.
     Came(usize, bool),
     Refused(usize, WaitError),
     Delivered(bool),
-    /// Not delivered in a scope: true if late.
+    /// A delivery in a scope was refused; `true` if it was late.
     Late(bool),
     Failed(usize),
     Confirmed(usize),
@@ -103,7 +104,7 @@ impl Steps {
         Act::Expect(to, ms, self.acts(depth), self.0.u8(..16) == 0)
     }
 
-    /// An act that is legal anywhere. `depth` is how many levels deeper wakers may act.
+    /// Returns an act that is legal anywhere; wakers act at most `depth` levels deep.
     fn act(&mut self, depth: u32) -> Act {
         let key = self.0.u64(..KEYS);
         let scope = self.0.usize(..SCOPES);
@@ -138,7 +139,7 @@ impl Model {
         let max = [None, Some(3)][random.usize(..2)];
         let world = World::new(max);
         for scoped in [false, true] {
-            world.times(scoped); // timed from here on
+            world.times(scoped); // times are recorded from here on
         }
         Model {
             world,
@@ -161,14 +162,14 @@ impl Model {
         for scoped in [false, true] {
             let mut stats = self.world.stats(scoped);
             crate::oracle::assert_timed(&self.world.times(scoped), &stats);
-            stats.events = 0; // keys of replies have none
+            stats.events = 0; // replies count none
             assert_eq!(stats, self.reference.stats(scoped), "scoped: {scoped}");
         }
         assert_eq!(self.world.keys(), self.reference.keys());
         assert_eq!(self.world.values(), self.reference.values(), "values");
     }
 
-    /// Polls all futures: those of requests that are over, and no others, are ready.
+    /// Polls all futures: exactly those of ended requests are ready.
     fn poll_all(&mut self) {
         for (number, end) in self.world.acting.poll_all() {
             assert_eq!(end, self.reference.take_end(number), "the end of {number}");
@@ -176,7 +177,7 @@ impl Model {
         self.compare();
     }
 
-    /// Ends the case: all that waits expires, and nothing is left.
+    /// Ends the case: all requests expire, and nothing is left.
     fn end(mut self) {
         while self.world.keys() != (0, 0) {
             self.act(&Act::Pass(20));

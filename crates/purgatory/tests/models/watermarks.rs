@@ -1,11 +1,11 @@
-//! `Watermarks` on a manual timer against a reference of plain lists, written from the
-//! documentation: random steps, each done by the real ones first. Wakers and callbacks act, too:
+//! Compares `Watermarks` on a manual timer with a reference of plain lists that is written from the
+//! documentation. Each random step is done by the real ones first. Wakers and callbacks act, too:
 //! they advance keys, begin epochs, close and remove keys, drop and cancel other waits, and wait
-//! anew. Some wait until a key is wanted, or is not; some are refused, as there is no
-//! place. After each step the records are compared (each wake, callback and result of a call, in
-//! order), then all values, epochs, waits by key, and counts. Values are `u64`, or an `i64` from the
-//! lowest to the highest. `TEST_EFFORT` sets the number of steps: 5000 without it, a million in CI. `MODEL_SEED`
-//! changes them.
+//! anew. Some waits last until a key is wanted, or is not; some are refused for lack of a place.
+//! After each step the records are compared (each wake, callback and result of a call, in order),
+//! then all values, epochs, waits by key, and counts. Values are `u64`, or `i64` over its whole
+//! range. The test makes 5000 steps times `TEST_EFFORT`, in CI a million. `MODEL_SEED` changes
+//! them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod reference;
@@ -22,12 +22,12 @@ use self::{
 };
 use crate::acting::run_cases;
 
-/// Without `TEST_EFFORT`.
+/// The number of steps, multiplied by `TEST_EFFORT`.
 const STEPS: u64 = 5_000;
 const STEPS_A_CASE: u64 = 400;
 const KEYS: u64 = 6;
 
-/// Values are below this, but for the highest of all.
+/// Values are below this one, or the highest of all.
 const VALUES: u64 = 30;
 
 type Key = u64;
@@ -36,21 +36,21 @@ type Reached = Vec<(Key, u64)>;
 /// The end of a wait, as its future yields it.
 type End = Result<Reached, WaitError>;
 
-/// The way in which a wait is waited for.
+/// The kind of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     One,
-    /// In an epoch that it names.
+    /// For a value of one key in this epoch.
     OneIn(u64),
     Callback,
-    /// Until a wait comes, and until none is left.
+    /// Until the key is waited for; `Unwanted`: until it no longer is.
     Wanted,
     Unwanted,
-    /// Each of several keys.
+    /// For values of several keys.
     Each,
 }
 
-/// A wait that is to be parked.
+/// A wait to be parked.
 #[derive(Clone, Debug)]
 struct Plan {
     kind: Kind,
@@ -69,13 +69,13 @@ enum Act {
     Add(Key, u64),
     Remove(Key),
     Close(Key),
-    /// With true the waits for more are kept.
+    /// With `true`, waits for a higher value go on.
     Begin(Key, u64, u64, bool),
-    /// Drops the future of a wait, counted back from the latest.
+    /// Drops the future of a wait; 0 is the latest.
     Drop(usize),
     Cancel(usize),
     Reschedule(usize, u64),
-    /// Milliseconds pass.
+    /// Lets milliseconds pass.
     Pass(u64),
 }
 
@@ -84,9 +84,9 @@ enum Act {
 enum Saw {
     Woken(usize),
     Called(usize, Outcome),
-    /// A wait came, and may be over at once.
+    /// A wait came; `true` if it was over at once.
     Came(usize, bool),
-    /// A wait with a callback is refused.
+    /// A wait with a callback was refused.
     Refused(usize, WaitError),
     Changed(Result<usize, WaitError>),
     Attempt(ReachResult),
@@ -101,7 +101,7 @@ impl Steps {
         self.0.u64(..KEYS)
     }
 
-    /// A value; the highest of all is rare.
+    /// Returns a value, rarely the highest of all.
     fn value(&mut self) -> u64 {
         if self.0.u8(..64) == 0 {
             u64::MAX
@@ -118,7 +118,7 @@ impl Steps {
         }
     }
 
-    /// An act that is legal anywhere. `depth` is how many levels deeper waits may act.
+    /// Returns an act that is legal anywhere; waits that it begins act at most `depth` levels deep.
     fn act(&mut self, depth: u32) -> Act {
         let key = self.key();
         let value = self.value();
@@ -183,7 +183,7 @@ impl<V: Value> Model<V> {
         let max = [None, Some(5)][random.usize(..2)];
         let keys_max = [KEYS as usize, 3][random.usize(..2)];
         let world = World::new(shards, max, keys_max);
-        world.watermarks.waits().times(); // timed from here on
+        world.watermarks.waits().times(); // times are recorded from here on
         Model {
             world,
             reference: Reference::new(max, keys_max),
@@ -220,7 +220,7 @@ impl<V: Value> Model<V> {
                 "value and epoch of {key}"
             );
             assert_eq!(watermarks.is_closed(&key), reference.closed.contains(&key));
-            // 2. The waits for it.
+            // 2. The waits for the key.
             let unmet = reference.unmet(key);
             let lowest = unmet.first().map(|&(threshold, _)| threshold);
             let found = watermarks.lowest_waiting(&key).map(Value::number);
@@ -241,14 +241,14 @@ impl<V: Value> Model<V> {
         assert_eq!(busiest, waiting);
     }
 
-    /// Polls all futures: those of waits that are over, and no others, are ready.
+    /// Polls all futures: exactly those of ended waits are ready.
     fn poll_all(&mut self) {
         for (number, end) in self.world.acting.poll_all() {
             assert_eq!(end, self.reference.take_end(number), "the end of {number}");
         }
     }
 
-    /// Ends the case: all that waits expires, and nothing is left.
+    /// Ends the case: all waits expire, and nothing is left.
     fn end(mut self) {
         while self.reference.is_waiting() {
             self.act(&Act::Pass(20));

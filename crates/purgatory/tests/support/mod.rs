@@ -1,6 +1,6 @@
-//! Operations for tests, which wait for a shared condition and record how they ended; and helpers
-//! of many tests: a purgatory on a manual timer, a park. Polls and a late executor are those of
-//! `timer-core`'s tests. And the names that most tests need: `use crate::support::*` brings them.
+//! Helpers of many tests: operations that wait for a shared condition and record how they ended, a
+//! purgatory on a manual timer, a park. Helpers for polls and for a late executor come from
+//! `timer-core`'s tests. `use crate::support::*` also brings the names that most tests need.
 #![allow(
     dead_code,
     unused_imports,
@@ -43,12 +43,12 @@ pub fn requested(reason: &'static str) -> Outcome {
     Outcome::Cancelled(CancelReason::Requested(reason.into()))
 }
 
-/// The end of a wait in an epoch that is over.
+/// The reason for which a wait is cancelled when its epoch is over.
 pub fn epoch_over(epoch: u64, present: u64) -> CancelReason {
     CancelReason::EpochOver { epoch, present }
 }
 
-/// The refusal of a call that names an epoch which is not the present one.
+/// The refusal of a call that names another epoch than the present one.
 pub fn other_epoch(named: u64, present: u64) -> WaitError {
     WaitError::OtherEpoch { named, present }
 }
@@ -67,7 +67,7 @@ where
     by_hand_with(|builder| builder)
 }
 
-/// Does as [`by_hand`] does, with these settings.
+/// Creates a purgatory as [`by_hand`] does, with these settings.
 pub fn by_hand_with<K, O>(
     build: impl FnOnce(Builder<Purgatory<K, O>>) -> Builder<Purgatory<K, O>>,
 ) -> (ManualTimer, Purgatory<K, O>)
@@ -87,7 +87,7 @@ pub fn watermarks<K: WatchKey>() -> (ManualTimer, Waits<K>, Watermarks<K>) {
     watermarks_with(|builder| builder)
 }
 
-/// Does as [`watermarks`] does, with these settings.
+/// Creates watermarks as [`watermarks`] does, with these settings.
 pub fn watermarks_with<K: WatchKey>(
     build: impl FnOnce(Builder<Watermarks<K>>) -> Builder<Watermarks<K>>,
 ) -> (ManualTimer, Waits<K>, Watermarks<K>) {
@@ -104,7 +104,7 @@ pub fn replies<V: Send + 'static>() -> (ManualTimer, Waits<u32>, Replies<u32, V>
     (timer, replies.waits(), replies)
 }
 
-/// Checks that nothing waits, no key is waited for, and each wait has ended once.
+/// Checks that no wait and no key is left, and that each wait has ended once.
 #[track_caller]
 pub fn assert_nothing_waits<K>(waits: &Waits<K>) {
     let stats = waits.stats();
@@ -114,8 +114,8 @@ pub fn assert_nothing_waits<K>(waits: &Waits<K>) {
     assert_eq!(stats.callbacks_waiting, 0);
 }
 
-/// Does as [`assert_nothing_waits`] does, once the tasks of waits that had expired are woken: a
-/// shutdown does not wait for these.
+/// Lets the tasks of expired waits be woken, since a shutdown does not wait for them, then does as
+/// [`assert_nothing_waits`] does.
 #[track_caller]
 pub fn assert_all_ended<K>(waits: &Waits<K>) {
     while waits.stats().callbacks_waiting > 0 {
@@ -124,7 +124,7 @@ pub fn assert_all_ended<K>(waits: &Waits<K>) {
     assert_nothing_waits(waits);
 }
 
-/// Parks operations that have to wait.
+/// Parks an operation that has to wait, and panics if it does not.
 pub trait Park<K, O> {
     fn try_park(
         &self,
@@ -160,7 +160,7 @@ impl<K: WatchKey + Send, O: DelayedOperation + Send> Park<K, O> for Purgatory<K,
     }
 }
 
-/// Why an operation is not parked; it comes back.
+/// Returns the reason why the operation is refused, and the operation.
 #[track_caller]
 pub fn refused<'a, K, O>(
     purgatory: &Purgatory<K, O>,
@@ -177,7 +177,7 @@ where
     (refused.reason.clone(), refused.into_inner())
 }
 
-/// Checks that nothing waits, no key is watched, and each parked operation has ended once.
+/// Checks that no operation and no watch is left, and that each parked operation has ended once.
 #[track_caller]
 pub fn assert_empty<K, O>(purgatory: &Purgatory<K, O>)
 where
@@ -194,10 +194,10 @@ where
     );
 }
 
-/// A place for a future that its own condition reaches.
+/// Holds a future for its own condition.
 pub type Slot = Arc<Mutex<Option<WaitFuture<()>>>>;
 
-/// Waits under these keys with a condition that is given its own future, once that is there.
+/// Waits under these keys; the condition gets its own future, once that exists.
 pub fn wait_with_itself<K: WatchKey + Send>(
     waits: &Purgatory<K>,
     keys: &[K],
@@ -214,7 +214,7 @@ pub fn wait_with_itself<K: WatchKey + Send>(
     slot
 }
 
-/// A test's view of an operation.
+/// A test's handle to an operation: makes its condition true, and tells how it ended.
 #[derive(Clone, Default)]
 pub struct Probe {
     ready: Arc<AtomicBool>,
@@ -236,7 +236,7 @@ impl Probe {
         self.checks.load(SeqCst)
     }
 
-    /// Returns the outcomes of which the operation was notified: one, if all is well.
+    /// Returns the outcomes that the operation's callback got: exactly one, if all is well.
     pub fn endings(&self) -> Vec<Outcome> {
         self.endings.lock().unwrap().clone()
     }
@@ -245,7 +245,7 @@ impl Probe {
         !self.endings().is_empty()
     }
 
-    /// The view of an operation that is parked under these watches.
+    /// Parks an operation under these watches, and returns its probe.
     #[track_caller]
     pub fn parked<'a, K, O>(
         purgatory: &Purgatory<K, O>,
@@ -261,7 +261,7 @@ impl Probe {
         probe
     }
 
-    /// An operation that waits until `make_ready`.
+    /// Creates an operation that waits until `make_ready`.
     pub fn operation(&self) -> Op {
         Op {
             probe: self.clone(),
@@ -279,13 +279,13 @@ pub struct Op {
 }
 
 impl Op {
-    /// Also does this at each check.
+    /// Adds an action to each check.
     pub fn on_check(mut self, act: impl FnMut() + Send + 'static) -> Self {
         self.on_check = Some(Box::new(act));
         self
     }
 
-    /// Also does this when it is over.
+    /// Adds an action to the callback.
     pub fn then(mut self, act: impl FnOnce(Outcome) + Send + 'static) -> Self {
         self.then = Some(Box::new(act));
         self
@@ -315,13 +315,13 @@ impl From<Op> for BoxedOperation {
     }
 }
 
-/// A recorder whose counters, gauges and histograms are what these make: without effect, if a test
-/// says nothing else.
+/// A recorder that makes its counters, gauges and histograms by these closures. By default they
+/// record nothing.
 #[cfg(feature = "metrics")]
 pub struct Records<'a> {
-    /// Is given the key of the counter.
+    /// Gets the key of the counter.
     pub counter: Box<dyn Fn(&Key) -> Counter + 'a>,
-    /// Is given the name of the gauge.
+    /// Gets the name of the gauge.
     pub gauge: Box<dyn Fn(&str) -> Gauge + 'a>,
     pub histogram: Box<dyn Fn() -> Histogram + 'a>,
 }
@@ -332,7 +332,7 @@ impl<'a> Records<'a> {
         Records::acting(|| ())
     }
 
-    /// One that does this for each metric that it is given.
+    /// Creates a recorder that does this for each metric that is registered.
     pub fn acting(act: impl Fn() + Copy + 'a) -> Self {
         Records {
             counter: Box::new(move |_| {
@@ -351,7 +351,7 @@ impl<'a> Records<'a> {
     }
 }
 
-/// The name of a metric says its unit, too.
+/// Checks that the unit is the one that the metric's name ends in.
 #[cfg(feature = "metrics")]
 fn assert_unit(name: &KeyName, unit: Option<Unit>) {
     let expected = match name.as_str().ends_with("_seconds") {
@@ -383,7 +383,7 @@ impl metrics::Recorder for Records<'_> {
     }
 }
 
-/// A condition that never holds, and at which a test holds a thread.
+/// Creates a condition that never holds, and in which a test can stop the thread.
 pub fn false_at(stop: &Stop) -> impl FnMut() -> bool + Send + 'static {
     let stop = stop.clone();
     move || {
@@ -397,10 +397,10 @@ pub fn never() -> BoxedOperation {
     when(|| false, drop)
 }
 
-/// A purgatory of these.
+/// A purgatory of [`Op`]s.
 pub type Waiting = Purgatory<&'static str, Op>;
 
-/// The memory of several threads. What one frees for another cancels out in the sum.
+/// Memory that several threads allocate. If one thread frees another's, the sum is still right.
 #[derive(Default)]
 pub struct Memory {
     left: AtomicI64,
@@ -408,14 +408,14 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Does this, and counts the memory of this thread meanwhile.
+    /// Runs the work, and counts the memory of this thread meanwhile.
     pub fn count(&self, work: impl FnOnce()) {
         let info = allocation_counter::measure(work);
         self.left.fetch_add(info.bytes_current, SeqCst);
         self.allocated.fetch_add(info.bytes_total, SeqCst);
     }
 
-    /// Checks that more was allocated than `some`, and less is left than `few`, in bytes.
+    /// Checks that more than `some` bytes were allocated, and that fewer than `few` are left.
     #[track_caller]
     pub fn assert_is_back(&self, some: u64, few: i64) {
         let left = self.left.load(SeqCst);
@@ -425,7 +425,7 @@ impl Memory {
     }
 }
 
-/// A call of the own code of a [`Hooked`].
+/// The method of a [`Hooked`] that calls the hook.
 #[derive(Clone, Copy, PartialEq)]
 pub enum At {
     Hash,
@@ -434,7 +434,7 @@ pub enum At {
     Drop,
 }
 
-/// A key, a member or a value whose own code calls a test's hook. It is looked up by its number.
+/// A key, member or value whose own methods call a test's hook. It is looked up by its number.
 pub struct Hooked {
     pub number: u32,
     hook: Arc<dyn Fn(At) + Send + Sync>,
@@ -450,18 +450,18 @@ impl Hooked {
         Hooked::new(number, |_| ())
     }
 
-    /// One that keeps this until its last copy is dropped.
+    /// Creates one that keeps this value until its last copy is dropped.
     pub fn holding(number: u32, kept: impl Send + Sync + 'static) -> Self {
         Hooked::new(number, move |_| _ = &kept)
     }
 
-    /// One with this number and the same hook.
+    /// Creates one with this number and the same hook.
     pub fn like(&self, number: u32) -> Self {
         let hook = self.hook.clone();
         Hooked { number, hook }
     }
 
-    /// The number of those with this hook.
+    /// Returns the number of values with this hook.
     pub fn alive(&self) -> usize {
         Arc::strong_count(&self.hook)
     }
@@ -508,7 +508,7 @@ impl Debug for Hooked {
     }
 }
 
-/// Counts the clones of what has it as its hook.
+/// Returns a hook that counts clones, and its counter.
 pub fn counting() -> (Arc<AtomicUsize>, impl Fn(At) + Send + Sync) {
     let clones = Arc::new(AtomicUsize::new(0));
     let counted = clones.clone();

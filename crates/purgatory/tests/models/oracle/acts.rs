@@ -1,4 +1,4 @@
-//! A step, done alike by both sides: the operation that it affects, and the state that both know.
+//! A step, as both sides do it: the choice of its operation, and the state that both sides know.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ pub struct Known {
     pub flags: Vec<bool>,
     /// Operations whose ids are known.
     pub ids: Vec<usize>,
-    /// Nothing more can be parked; by a shutdown, and not by the last handle's drop.
+    /// Whether no more operations can be parked; `shut_down` tells a shutdown from the last
+    /// handle's drop.
     pub closed: bool,
     pub shut_down: bool,
 }
@@ -51,7 +52,7 @@ pub enum Call {
     Look(usize),
     Take(usize, Then),
     TakeKey(Key),
-    /// Nanoseconds pass, and the wheels advance, or not.
+    /// Lets nanoseconds pass; the wheels advance, or with `Pass` do not.
     Advance(u64),
     Pass(u64),
     Shutdown,
@@ -59,7 +60,7 @@ pub enum Call {
     DropHandle,
 }
 
-/// The real purgatory, or the reference.
+/// One side of a case: the real purgatory, or the reference.
 pub trait Side {
     fn known<T>(&mut self, look: impl FnOnce(&mut Known) -> T) -> T;
 
@@ -67,12 +68,12 @@ pub trait Side {
 
     fn saw(&mut self, saw: Saw);
 
-    /// Runs a job that the executor kept, if there is one.
+    /// Runs a job that the executor kept; returns false if there is none.
     fn run_job(&mut self) -> bool;
 
     fn call(&mut self, call: Call) -> Option<Returned>;
 
-    /// A new operation.
+    /// Makes the request of a new operation.
     fn request(&mut self, plan: &Arc<Plan>) -> Request {
         let now_ns = self.now_ns();
         self.known(|known| {
@@ -81,7 +82,7 @@ pub trait Side {
         })
     }
 
-    /// A step, or for `own` a part of its check or callback.
+    /// Does a step, or an act of the check or callback of `own`.
     fn act(&mut self, own: Option<usize>, act: &Act) {
         match act {
             Act::Several(acts) => {
@@ -97,7 +98,7 @@ pub trait Side {
             }
             Act::SetFlag(pick) => self.known(|known| known.set_flag(own, *pick)),
             Act::SetAllFlags => self.known(|known| known.flags.fill(true)),
-            // A shutdown may put any of them into one job.
+            // A shutdown may distribute its operations over these jobs in any order.
             Act::RunJobs(_) if own.is_some() && self.known(|known| known.shut_down) => {}
             Act::RunJobs(most) => _ = (0..*most).all(|_| self.run_job()),
             _ => {
@@ -109,7 +110,7 @@ pub trait Side {
         }
     }
 
-    /// The call that an act comes to, if there is the operation that it is about.
+    /// Returns the call that an act makes; `None` if the operation that it names does not exist.
     fn call_for(&mut self, own: Option<usize>, act: &Act) -> Option<Call> {
         let quarter_ns = self.known(|known| known.quarter_ns);
         Some(match *act {

@@ -8,11 +8,12 @@ use super::{
     steps::{Runs, Saw},
 };
 
-/// The work that one call does after itself, unless all is done in place: docs/LOCKS.md.
+/// The number of deferred calls and callbacks that one call does before it returns, unless the
+/// executor runs in place: docs/LOCKS.md.
 const BUDGET: usize = 1024;
 
 impl Reference {
-    /// The operation is over from here on, and waits for nothing.
+    /// Ends an operation: from here on it is over and waits for nothing.
     pub fn depart(&mut self, number: usize, outcome: &Outcome) {
         self.parked.retain(|&other| other != number);
         match outcome {
@@ -28,8 +29,8 @@ impl Reference {
         operation.deadline = None;
     }
 
-    /// Expired operations are called back on the executor; with that setting, all are. One that has
-    /// ended at once takes a place if its callback is queued, there or behind a call.
+    /// Calls an operation back: on the executor if it expired or all callbacks go there. One that
+    /// ended at once takes a place while its callback is queued, there or behind a call.
     pub fn finish(&mut self, nested: bool, number: usize, outcome: Outcome) {
         let elsewhere = self.setup.all_on_executor || outcome == Outcome::Expired;
         if elsewhere || nested {
@@ -51,7 +52,7 @@ impl Reference {
         }
     }
 
-    /// Until now it kept its place.
+    /// Calls an operation back, and frees its place.
     fn call_back_now(&mut self, number: usize, outcome: Outcome) {
         self.alive -= 1;
         self.places -= usize::from(self.all[number].has_place);
@@ -97,8 +98,8 @@ impl Reference {
         done
     }
 
-    /// Hands expired operations to the executor, in jobs that run at once or are kept. They leave
-    /// the lists of their keys job by job.
+    /// Hands expired operations to the executor, in jobs that run at once or are kept. The
+    /// operations leave the lists of their keys job by job.
     pub fn tell_elsewhere(&mut self, numbers: Vec<usize>, outcome: Outcome) {
         self.listed.extend(&numbers);
         for numbers in numbers.chunks(JOB_TASKS) {
@@ -127,7 +128,7 @@ impl Reference {
         }
     }
 
-    /// Returns the next operation that a shutdown ended, in the recorded order: none is promised.
+    /// Returns the next operations that a shutdown ended, in the record's order: none is promised.
     fn closing_next(&mut self, count: usize) -> Vec<usize> {
         let dropped = &self.dropped;
         let seen = |number: &usize| dropped.iter().position(|dropped| dropped == number);
@@ -152,7 +153,7 @@ impl Reference {
         }
     }
 
-    /// Does a call, nested or not. Operations that it ends are called back when the outermost call
+    /// Makes a call, nested or not. Operations that it ends are called back when the outermost call
     /// returns.
     pub fn in_call<T>(&mut self, call: impl FnOnce(&mut Self, bool) -> T) -> T {
         let nested = std::mem::replace(&mut self.inside, true);

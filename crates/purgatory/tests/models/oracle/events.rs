@@ -9,11 +9,11 @@ use super::{
     steps::Key,
 };
 
-/// The number of operations that are checked together: docs/LOCKS.md.
+/// The number of operations that an event checks out at a time: docs/LOCKS.md.
 const TOGETHER: usize = 16;
 
 impl Reference {
-    /// Returns the operations that watch a key, in the order parked. Some may have ended.
+    /// Returns the operations that watch a key, in the order of parking. Some may have ended.
     pub fn watching(&self, key: Key) -> Vec<usize> {
         let mut found = Vec::new();
         let mut add = |number: usize, watches: &[Watch]| {
@@ -35,7 +35,7 @@ impl Reference {
         numbers.into_iter().map(handle).collect()
     }
 
-    /// Keys of one hash share a version.
+    /// Returns the index of a key's version: keys with the same hash share one.
     pub fn version(key: Key) -> usize {
         key as usize % 97 / 2
     }
@@ -45,7 +45,7 @@ impl Reference {
         self.versions[Self::version(key)] += 1;
     }
 
-    /// Signals a key; a nested signal is deferred, unless the key has no waiter.
+    /// Signals a key. A nested signal is deferred, unless no operation waits under the key.
     pub fn signal(&mut self, key: Key, event: Event) -> usize {
         self.in_call(|reference, nested| {
             if !nested {
@@ -70,8 +70,8 @@ impl Reference {
         }
     }
 
-    /// Checks the present waiters one after another, until a check becomes true. (One that was
-    /// completed under check, by its id, has not used the event up.)
+    /// Checks the present waiters one at a time, until a check holds. (A waiter that was completed
+    /// by its id while under check has not used up the event.)
     fn event_for_one(&mut self, nested: bool, key: Key) -> bool {
         self.handles(self.watching(key)).into_iter().any(|handle| {
             let number = handle.number;
@@ -91,14 +91,14 @@ impl Reference {
         })
     }
 
-    /// Checks the operations of a walk that are still parked when it reaches them; returns how many
-    /// completed.
+    /// Checks the operations of a walk that are still parked when it reaches them; returns the
+    /// number of those that completed.
     fn attempt_each(&mut self, nested: bool, mut rest: Vec<Handle>) -> usize {
         let mut completed = 0;
         self.count_if(rest.len() > TOGETHER, "a walk of several steps");
         loop {
-            // Callbacks and checks of the step before may have ended some. One that is still listed
-            // takes its place in a step.
+            // Callbacks and checks of the previous step may have ended some. An operation that is
+            // still listed takes its place in a step.
             let is_over = |handle: &Handle| self.state(*handle) == State::Over;
             let is_listed = |handle: &Handle| self.listed.contains(&handle.number);
             rest.retain(|handle| !is_over(handle) || is_listed(handle));
@@ -137,8 +137,8 @@ impl Reference {
         completed
     }
 
-    /// Settles the end of a check: a check that became true takes precedence over a pending end,
-    /// and that over a pending recheck.
+    /// Settles the end of a check: a check that holds takes precedence over a pending end, and a
+    /// pending end over a pending recheck.
     pub fn check_in(&mut self, number: usize, verdict: Verdict) -> Option<Outcome> {
         let pending_end = self.at(number).pending_end.take();
         if let Some(pending_end) = &pending_end {
@@ -172,8 +172,8 @@ impl Reference {
         })
     }
 
-    /// Ends the parked operations and requests the end of those under check; returns the parked
-    /// ones.
+    /// Ends the parked operations and requests the end of those under check; returns the operations
+    /// that it ended.
     pub fn claim_each(&mut self, mut claimed: Vec<usize>, outcome: &Outcome) -> Vec<usize> {
         claimed.retain(|&number| match self.all[number].state {
             State::Parked => {
@@ -189,7 +189,7 @@ impl Reference {
         claimed
     }
 
-    /// Ends everything, in the order that was seen: none is promised.
+    /// Ends everything, in the order of the record, since no order is promised.
     pub fn close(&mut self, outcome: &Outcome) {
         self.known.closed = true;
         let mut ended = self.claim_each(self.parked.clone(), outcome);

@@ -1,6 +1,6 @@
-//! Both sides of a case: the purgatory does each step, then the reference, and their records are
-//! compared. The makers of steps include this as a module: the test [`model`](super::model), and
-//! `fuzz`.
+//! The two sides of a case: the purgatory does each step, then the reference does, and their
+//! records are compared. The test [`model`](super::model) and `fuzz`, which make the steps, include
+//! this file as a module.
 #![allow(
     clippy::unwrap_used,
     unreachable_pub,
@@ -59,7 +59,7 @@ impl Model {
         let reference = Reference::new(setup);
         let world = World::new(setup);
         if let Some(purgatory) = world.handle() {
-            purgatory.times(); // timed from here on
+            purgatory.times(); // times are recorded from here on
         }
         Model {
             world,
@@ -76,7 +76,7 @@ impl Model {
         let open = !reference.known.closed;
         world.act(None, act);
         if open && world.is_closed() {
-            while world.run_job() {} // so that they tell in which order a shutdown took them
+            while world.run_job() {} // so that they tell the order of the shutdown
         }
         (reference.seen, reference.dropped) = world.take_log();
         reference.checked_twice = world.take_checked_twice();
@@ -133,7 +133,7 @@ impl Model {
         self.compare_waiters(purgatory, [MANY_KEYS, MANY_KEYS + 150, MANY_KEYS + 390]);
     }
 
-    /// Ends the case: nothing may remain, which a few more steps check.
+    /// Ends the case, and checks that nothing remains, also after a few more steps.
     pub fn end(mut self, after: &[Act]) -> Paths {
         let end = self.reference.setup.end.clone();
         self.step(&end);
@@ -156,7 +156,7 @@ impl Model {
     }
 }
 
-/// Returns the kind of a record, without its numbers.
+/// Returns the kind of a record: its text without the numbers.
 fn kind(saw: &Saw) -> String {
     if let Saw::Returned(Returned::Taken(..)) = saw {
         return "Returned(Taken)".to_owned();

@@ -1,4 +1,4 @@
-//! Parking in the reference: check, then watch; and checks.
+//! Parking in the reference: check, then watch. The checks, too.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl Reference {
     pub fn try_complete_else_watch(&mut self, number: usize) -> Returned {
         let request = &self.all[number].request;
         if self.known.closed {
-            return self.refused(number, WaitError::Closed); // unchecked
+            return self.refused(number, WaitError::Closed); // before its check
         }
         if request.keys.is_empty() {
             return self.refused(number, WaitError::NoKeys);
@@ -58,7 +58,7 @@ impl Reference {
             self.finish(nested, number, outcome);
             return Returned::Ended;
         }
-        // Closed by its check.
+        // Its check has closed the purgatory.
         if self.known.closed {
             return self.refused(number, WaitError::Closed);
         }
@@ -86,9 +86,9 @@ impl Reference {
         Returned::Parked
     }
 
-    /// An event of one of its keys came during its first check. Whether keys of other hashes have
-    /// the same version is taken from the record: the operation was checked again at once, before
-    /// any event that waits for the end of this call.
+    /// Returns true if an event of one of its keys came during its first check. Whether keys of
+    /// different hashes share a version is taken from the record: such an operation was checked
+    /// again at once, before any event that waits for this call to end.
     fn is_checked_again(&mut self, number: usize, before: &[u64]) -> bool {
         let request = &self.all[number].request;
         let mut keys = request.keys.iter();
@@ -102,7 +102,7 @@ impl Reference {
         again
     }
 
-    /// Repeated keys count once.
+    /// Adds a watch for each key; repeated keys count once.
     fn watch_all(&mut self, number: usize) {
         let keys = self.all[number].request.keys.clone();
         let mut watches: Vec<Watch> = Vec::new();

@@ -19,7 +19,7 @@ impl Reference {
         }
     }
 
-    /// Takes an operation out. It has no outcome, and its keys and its place are free.
+    /// Takes an operation out. It gets no outcome; its keys and its place become free.
     pub fn take(&mut self, number: usize, then: Then) -> Returned {
         let reached = Returned::Reached(self.look(number));
         if self.all[number].state != State::Parked {
@@ -56,7 +56,7 @@ impl Reference {
         operation.deadline = None;
     }
 
-    /// Completes what is under a key: all of it is claimed before the first callback.
+    /// Completes the operations under a key; all of them have ended before the first callback.
     pub fn complete_for_key(&mut self, key: Key) -> usize {
         self.in_call(|reference, nested| {
             let listed = reference.watching(key);
@@ -77,7 +77,7 @@ impl Reference {
             .count()
     }
 
-    /// Takes everything under a key out, in that order.
+    /// Takes out the operations under a key, in the order of parking.
     pub fn take_for_key(&mut self, key: Key) -> Returned {
         let mut taken = Vec::new();
         let mut under_check = BTreeSet::new();
@@ -98,7 +98,7 @@ impl Reference {
         Returned::Taken(taken, under_check.len())
     }
 
-    /// Returns every parked operation with its keys, in the order given.
+    /// Returns every parked operation with its keys in the order given, sorted by number.
     pub fn visited(&self) -> Vec<(usize, Vec<Key>)> {
         let mut visited = Vec::new();
         for &number in &self.parked {

@@ -1,4 +1,4 @@
-//! The reference: the promises of the documentation in plain lists, on one thread. Every question
+//! The reference: the promises of the documentation on plain lists and one thread. Every question
 //! is a scan.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -25,11 +25,11 @@ pub enum State {
 #[derive(Clone, Copy, Debug)]
 pub struct Watch {
     pub key: Key,
-    /// Counts up with each watch.
+    /// Orders watches by parking.
     pub order: u64,
 }
 
-/// An operation as it was parked once: one that is taken out and parked again is another.
+/// One parking of an operation, which has another handle once it is taken out and parked again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Handle {
     pub number: usize,
@@ -39,14 +39,14 @@ pub struct Handle {
 pub struct Operation {
     pub request: Request,
     pub state: State,
-    /// How often it was parked.
+    /// How many times it was parked.
     pub parkings: u32,
     pub look: u32,
-    /// The end that it is to have when its check is over.
+    /// The end that was requested during its check.
     pub pending_end: Option<Outcome>,
     pub watches: Vec<Watch>,
     pub deadline: Option<u64>,
-    /// Among `max_parked`.
+    /// Whether it counts towards `max_parked`.
     pub has_place: bool,
 }
 
@@ -65,13 +65,13 @@ impl Operation {
     }
 }
 
-/// Work that waits for the outermost call to return.
+/// Work that the outermost call does before it returns.
 pub enum Work {
     CallBack(usize, Outcome),
     Event(Key, Event),
 }
 
-/// The event of a key.
+/// The reach of an event.
 #[derive(Clone, Copy)]
 pub enum Event {
     All,
@@ -81,14 +81,14 @@ pub enum Event {
 /// A job that the executor keeps.
 pub enum Job {
     CallBack(Vec<usize>, Outcome),
-    /// This many of the operations that a shutdown ended.
+    /// This number of operations that a shutdown ended.
     CallBackClosed(usize),
     /// Work beyond a call's budget.
     Rest(VecDeque<Work>),
 }
 
 impl Job {
-    /// The number of callbacks that wait in it.
+    /// Returns the number of callbacks in the job.
     pub fn callbacks(&self) -> u64 {
         match self {
             Job::CallBack(numbers, _) => numbers.len() as u64,
@@ -110,39 +110,39 @@ pub struct Reference {
     pub setup: Setup,
     pub known: Known,
     pub now_ns: u64,
-    /// The goal of the running advance.
+    /// The time to which the running advance goes.
     pub goal_ns: Option<u64>,
     pub all: Vec<Operation>,
     /// The operations that have not ended, in the order of parking.
     pub parked: Vec<usize>,
-    /// Handed out with each watch.
+    /// The order of the last watch.
     pub order: u64,
-    /// Places taken of `max_parked`.
+    /// The number of operations that count towards `max_parked`.
     pub places: usize,
-    /// Whether a call is under way, and the work that follows it.
+    /// Whether a call is under way; the work to do before it returns is in `queue`.
     pub inside: bool,
     pub queue: VecDeque<Work>,
     pub jobs: VecDeque<Job>,
-    /// Operations that were neither called back nor handed back.
+    /// The number of operations that were neither called back nor handed back.
     pub alive: usize,
-    /// Handles, and whether one of them is to be had.
+    /// The number of handles, and whether the case still has its own.
     pub handles: usize,
     pub handle: bool,
     pub stats: Stats,
-    /// The events expected in this step.
+    /// The records expected of this step.
     pub log: Vec<Saw>,
-    /// The record of this step, and the order in which operations were dropped.
+    /// The purgatory's records of this step, and the order in which it dropped operations.
     pub seen: Vec<Saw>,
     pub dropped: Vec<usize>,
-    /// The checks, by operation and number, that the record shows to be the second of a park with
-    /// no event since the first.
+    /// The checks, by operation and number, that the purgatory made as the second of a park
+    /// although no event came since the first.
     pub checked_twice: BTreeSet<(usize, u32)>,
-    /// Expired operations whose job is not handed over yet. All of their watches but the first
-    /// are still on their keys' lists.
+    /// Expired operations whose job is not handed over yet. Their watches, except the first, are
+    /// still on their keys' lists.
     pub listed: Vec<usize>,
-    /// Operations that a shutdown has ended but not called back yet.
+    /// Operations that a shutdown has ended but not yet called back.
     pub closing: Vec<usize>,
-    /// The number of events that each hash of keys has had.
+    /// The number of events of each hash of keys.
     pub versions: Vec<u64>,
     pub paths: Paths,
 }
@@ -163,7 +163,7 @@ impl Reference {
         }
     }
 
-    /// A path not taken is known by its name, too.
+    /// Counts a path if the condition holds. A path that is never taken is recorded with 0.
     pub fn count_if(&mut self, condition: bool, path: &str) {
         *self.paths.entry(path.to_owned()).or_default() += u64::from(condition);
     }
@@ -172,13 +172,13 @@ impl Reference {
         &mut self.all[number]
     }
 
-    /// The operation, as it is parked now.
+    /// Returns the handle of the operation's present parking.
     pub fn handle(&self, number: usize) -> Handle {
         let parkings = self.all[number].parkings;
         Handle { number, parkings }
     }
 
-    /// The state of an operation; over, if it was parked again since.
+    /// Returns the state of an operation: `Over` if it was parked again since.
     pub fn state(&self, handle: Handle) -> State {
         if self.handle(handle.number) == handle {
             self.all[handle.number].state
@@ -187,7 +187,7 @@ impl Reference {
         }
     }
 
-    /// Returns the waiters under each key, up to the last of the many: one for each watch.
+    /// Returns the number of watches under each key, up to the last of the many keys.
     pub fn waiters(&self) -> Vec<usize> {
         let mut waiters = vec![0; MANY_KEYS as usize + 400];
         for &number in &self.parked {
@@ -207,7 +207,7 @@ impl Reference {
         }
     }
 
-    /// A call by a handle of the caller's own.
+    /// Makes a call through a handle that only this call holds.
     fn call_by_handle(&mut self, call: Call) -> Option<Returned> {
         Some(match call {
             Call::Park(plan) => return self.park(&plan),

@@ -1,4 +1,4 @@
-//! The steps of a case, applied alike to the purgatory and to the reference.
+//! The steps of a case, which are applied alike to the purgatory and to the reference.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,13 +8,13 @@ use super::acts::Known;
 
 pub type Key = u32;
 
-/// Operations wait under the keys 1 to this.
+/// Operations wait under the keys from 1 to this one.
 pub const KEYS: Key = 6;
 
-/// Some operations wait under hundreds of keys, from this one on.
+/// Some operations wait under hundreds of keys, from this one upwards.
 pub const MANY_KEYS: Key = 10;
 
-/// Nothing is parked beyond this many: a shutdown then empties them out under one lock hold.
+/// At most this many operations are parked, so that a shutdown empties a shard in one lock hold.
 pub const PARKED_MAX: usize = 250;
 
 #[derive(Clone, Debug, Default)]
@@ -23,29 +23,29 @@ pub struct Setup {
     pub slots: usize,
     pub start_ns: u64,
     pub max_parked: Option<usize>,
-    /// The maximum number of operations.
+    /// The maximum number of operations of the case.
     pub operations_max: usize,
     pub shards: usize,
     pub executor: Runs,
-    /// It gets every callback, not only those of expired operations.
+    /// Whether the executor gets every callback, not only those of expired operations.
     pub all_on_executor: bool,
-    /// The end of the case. A few steps follow it.
+    /// The act that ends the case; a few steps follow it.
     pub end: Act,
 }
 
-/// The way in which the executor runs a job.
+/// The way in which the executor runs jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Runs {
-    /// The timer's own, which runs expiry callbacks at once.
+    /// The timer's own executor runs expiry callbacks at once.
     #[default]
     Inline,
-    /// It is the purgatory's own, and keeps its jobs until a step runs them.
+    /// The purgatory's own executor keeps its jobs until a step runs them.
     Kept,
-    /// The same, but a step drops them.
+    /// The same, but the step drops the jobs instead.
     Dropped,
 }
 
-/// A time limit, in quarters of a tick from now on.
+/// A timeout, in quarters of a tick from now on.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum When {
     Zero,
@@ -59,9 +59,9 @@ pub enum When {
 /// A condition of an operation.
 #[derive(Clone, Copy, Debug)]
 pub enum Condition {
-    /// Its own flag.
+    /// The operation's flag is set.
     Flag,
-    /// True from this check on.
+    /// Holds from the check with this number on.
     Look(u32),
 }
 
@@ -69,14 +69,14 @@ pub enum Condition {
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     pub keys: Vec<Key>,
-    /// The number of further keys, each twice.
+    /// The number of further keys, each given twice.
     pub many_keys: u32,
     pub timeout: When,
-    /// Any of them will do.
+    /// The operation completes once any of them holds.
     pub conditions: Vec<Condition>,
-    /// The check that panics.
+    /// The number of the check that panics.
     pub panics_at: Option<u32>,
-    /// The acts of one of its checks.
+    /// The number of a check, and the acts that it does.
     pub on_check: Option<(u32, Vec<Act>)>,
     /// The acts of its callback.
     pub then: Vec<Act>,
@@ -86,16 +86,16 @@ pub struct Plan {
 /// Picks an operation.
 #[derive(Clone, Copy, Debug)]
 pub enum Pick {
-    /// The one whose check or callback this is.
+    /// The operation whose check or callback does the act.
     Own,
-    /// One of the latest, counted back.
+    /// One of the latest, by its distance from the last.
     Recent(u8),
-    /// One of all there ever were.
+    /// One of all operations so far.
     Any(u16),
 }
 
 impl Pick {
-    /// The one picked among `all`.
+    /// Picks one of `all`.
     pub fn of<T: Copy>(self, own: Option<T>, all: &[T]) -> Option<T> {
         let last = all.len().checked_sub(1)?;
         match self {
@@ -106,12 +106,12 @@ impl Pick {
     }
 }
 
-/// An act: a step, or part of a check or callback.
+/// A step, or an act of a check or callback.
 #[derive(Clone, Debug, Default)]
 pub enum Act {
     Park(Arc<Plan>),
     ParkMany(u8, Arc<Plan>),
-    /// One after the other, as one step.
+    /// Acts that follow each other within one step.
     Several(Vec<Act>),
     SetFlag(Pick),
     SetAllFlags,
@@ -119,19 +119,19 @@ pub enum Act {
     /// Signals a key for one waiter.
     EventForOne(Key),
     CancelKey(Key),
-    /// Completes all of a key without a check.
+    /// Completes the operations under a key without a check.
     CompleteKey(Key),
     RescheduleKey(Key, When),
     Cancel(Pick),
     Complete(Pick),
     Reschedule(Pick, When),
-    /// Looks at an operation where it lies.
+    /// Looks at an operation while it stays parked.
     Look(Pick),
     /// Takes an operation out, and drops it or parks it again.
     Take(Pick, Then),
-    /// Takes all of a key out, and drops them.
+    /// Takes the operations under a key out, and drops them.
     TakeKey(Key),
-    /// Quarters of a tick pass.
+    /// Lets quarters of a tick pass.
     Advance(u64),
     /// The same, but no wheel advances.
     Pass(u64),
@@ -143,7 +143,7 @@ pub enum Act {
     DropHandle,
 }
 
-/// The use that a step makes of an operation that it has taken out.
+/// What a step does with an operation that it has taken out.
 #[derive(Clone, Copy, Debug)]
 pub enum Then {
     Drop,
@@ -153,7 +153,7 @@ pub enum Then {
 /// A record of something that happened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Saw {
-    /// A check of an operation, with its number among those of that operation.
+    /// A check, by its operation and by its number among that operation's checks.
     Check(usize, u32),
     Callback(usize, Outcome),
     Returned(Returned),
@@ -164,18 +164,18 @@ pub enum Saw {
 pub enum Returned {
     Parked,
     Ended,
-    /// With or without the operation in it.
+    /// The reason, and whether the operation was handed back.
     Refused(WaitError, bool),
     Counted(usize),
     Attempt(ReachResult),
     Rescheduled(bool),
-    /// The operation, and how often it was checked.
+    /// The operation, and how many times it was checked.
     Reached(ReachResult<(usize, u32)>),
-    /// The operations in order, and how many were under check.
+    /// The operations in order, and how many were under check and stayed.
     Taken(Vec<usize>, usize),
 }
 
-/// A plan, seen from the moment at which it is parked.
+/// A plan, with the values that depend on when it is parked.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub number: usize,
@@ -197,7 +197,7 @@ impl Request {
         }
     }
 
-    /// The condition at a check.
+    /// Returns true if the condition holds at this check.
     pub fn holds(&self, look: u32, known: &Known) -> bool {
         self.plan
             .conditions

@@ -4,11 +4,11 @@ use purgatory::{Outcome, Timeout};
 
 use super::reference::Reference;
 
-/// No clock comes to the end of time.
+/// The last moment that a clock shows.
 const LAST_NS: u64 = u64::MAX - 1;
 
 impl Reference {
-    /// The tick of a deadline, rounded up; `None` for never.
+    /// Returns the tick of a deadline, rounded up; `None` for never.
     pub fn deadline(&self, timeout: Timeout) -> Option<u64> {
         let up = |at_ns: u128| at_ns.div_ceil(self.setup.tick_ns.into());
         let at = match timeout {
@@ -20,7 +20,7 @@ impl Reference {
         Some(at.try_into().unwrap_or(u64::MAX))
     }
 
-    /// Time goes from one tick that has work to the next. Inside such work only the goal moves.
+    /// Advances from one tick that has work to the next. A nested call only moves the goal.
     pub fn advance(&mut self, by_ns: u64) {
         let running = self.goal_ns.is_some();
         let goal_ns = self.goal_ns.unwrap_or(self.now_ns).saturating_add(by_ns);
@@ -50,13 +50,13 @@ impl Reference {
         }
     }
 
-    /// Time passes; operations that fall due meanwhile expire later.
+    /// Lets time pass; operations that fall due meanwhile expire later.
     pub fn pass(&mut self, by_ns: u64) {
         self.now_ns = self.now_ns.saturating_add(by_ns).min(LAST_NS);
         self.goal_ns = self.goal_ns.map(|goal_ns| goal_ns.saturating_add(by_ns));
     }
 
-    /// Expires due operations, in the order of deadline and parking.
+    /// Expires the due operations, by deadline and then by parking.
     fn expire(&mut self, now: u64) {
         let is_due = |&&number: &&usize| self.all[number].deadline.is_some_and(|due| due <= now);
         let mut due: Vec<usize> = self.parked.iter().filter(is_due).copied().collect();

@@ -1,4 +1,4 @@
-//! The real purgatory, with operations that follow their plans and record what happens.
+//! The real purgatory, with operations that follow their plans and record each check and callback.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -41,11 +41,11 @@ pub struct World {
     /// The ids of parked operations.
     ids: Mutex<BTreeMap<usize, OperationId>>,
     jobs: Kept,
-    /// Operations that exist, parked or not.
+    /// The number of operations that exist, parked or not.
     pub alive: AtomicUsize,
     /// The operations dropped in this step, in order.
     dropped: Mutex<Vec<usize>>,
-    /// The checks of this step that were the second of a park with no event since the first.
+    /// The checks of this step that were the second of a park, with no event since the first.
     checked_twice: Mutex<BTreeSet<(usize, u32)>>,
 }
 
@@ -64,9 +64,9 @@ struct Planned {
     world: Arc<World>,
     request: Request,
     look: u32,
-    /// The first check of its last park.
+    /// The number of the first check of its last park.
     first_look: u32,
-    /// The events before that one returned.
+    /// The number of events before that check returned.
     first_events: Option<u64>,
 }
 
@@ -125,13 +125,13 @@ impl DelayedOperation for Planned {
     }
 }
 
-/// The number of an operation, and how often it was checked.
+/// Returns the number of an operation, and how many times it was checked.
 fn looked(operation: &mut BoxedOperation) -> (usize, u32) {
     let planned = operation.downcast_mut::<Planned>().unwrap();
     (planned.request.number, planned.look)
 }
 
-/// Visits every parked operation, and returns their numbers with their keys.
+/// Visits every parked operation; returns their numbers and keys, sorted.
 pub fn visited(purgatory: &Real) -> Vec<(usize, Vec<Key>)> {
     let mut visited = Vec::new();
     purgatory.for_each(|_, keys, operation| {
@@ -184,17 +184,17 @@ impl World {
         (log, std::mem::take(&mut *self.dropped.lock().unwrap()))
     }
 
-    /// Returns the checks of this step that were the second of a park with no event in between.
+    /// Returns the checks of this step that were the second of a park, with no event in between.
     pub fn take_checked_twice(&self) -> BTreeSet<(usize, u32)> {
         std::mem::take(&mut *self.checked_twice.lock().unwrap())
     }
 
-    /// Returns how many events there were, while there is a handle to ask.
+    /// Returns the number of events; `None` once the last handle was dropped.
     fn events(&self) -> Option<u64> {
         Some(self.handle()?.stats().events)
     }
 
-    /// A handle of the purgatory, unless the last one was dropped.
+    /// Returns a handle of the purgatory, unless the last one was dropped.
     pub fn handle(&self) -> Option<Real> {
         self.handle.lock().unwrap().clone()
     }
@@ -208,7 +208,7 @@ impl World {
         self.ids.lock().unwrap().insert(number, id);
     }
 
-    /// True when nothing more can be parked.
+    /// Returns true if no more operations can be parked.
     pub fn is_closed(&self) -> bool {
         self.known.lock().unwrap().closed
     }
@@ -265,7 +265,7 @@ impl World {
         }
     }
 
-    /// Takes everything under a key out, and drops it.
+    /// Takes the operations under a key out, and drops them.
     fn take_for_key(&self, handle: &Real, key: Key) -> Returned {
         let (mut taken, under_check) = handle.take_for_key(&Alike(key));
         let number = |operation: &mut BoxedOperation| looked(operation).0;
@@ -274,7 +274,7 @@ impl World {
         Returned::Taken(numbers, under_check.len())
     }
 
-    /// A call by a handle of the caller's own.
+    /// Makes a call through a handle that only this call holds.
     fn call_by_handle(self: &mut Arc<Self>, handle: &Real, call: Call) -> Option<Returned> {
         let id = |number: usize| self.ids.lock().unwrap()[&number];
         Some(match call {
@@ -310,7 +310,7 @@ impl World {
         known.shut_down |= shut_down;
     }
 
-    /// Drops all handles, so that nothing keeps anything else.
+    /// Drops the handle, which breaks the cycle of references through the operations.
     pub fn clear(&self) {
         drop(self.take_handle());
     }

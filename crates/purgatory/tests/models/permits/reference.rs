@@ -1,10 +1,10 @@
-//! The rules of permits, on plain queues.
+//! The reference: the rules of permits on plain queues.
 
 use std::collections::VecDeque;
 
 use purgatory::{CancelReason, WaitError};
 
-/// The requests of one case, by number, with what has become of them.
+/// A request; its number is its place among the requests of the case.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) key: usize,
@@ -12,7 +12,8 @@ pub(super) struct Request {
     /// The time to live of a lease, in milliseconds.
     pub(super) lives_ms: Option<u64>,
     pub(super) state: State,
-    /// Its place among what waits, then among the leases: what is due together ends in this order.
+    /// Its place among the waits, and once granted among the leases: those due together end in this
+    /// order.
     order: u64,
 }
 
@@ -21,12 +22,12 @@ pub(super) struct Request {
 pub(super) enum State {
     /// In line, until this moment.
     Waits(u64),
-    /// It has its permits: a lease until this moment. The ordinal counts the leases of its key.
+    /// It has its permits; a lease ends at this moment. The ordinal counts the leases of its key.
     Has {
         until_ms: u64,
         ordinal: u64,
     },
-    /// It had a lease.
+    /// Its lease has expired, and its guard still lives.
     Lost {
         ordinal: u64,
     },
@@ -39,36 +40,36 @@ pub(super) enum State {
 #[derive(Debug, Default)]
 pub(super) struct Line {
     pub(super) taken: u64,
-    /// The numbers of those that wait, in the order they came.
+    /// The numbers of the waiting requests, in the order in which they came.
     pub(super) queue: VecDeque<usize>,
     leases: u64,
 }
 
-/// Counts of the requests that had to wait, and of those that could not.
+/// Counts of the requests that were parked, and of those that were refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) parked: u64,
     pub(super) completed: u64,
     pub(super) expired: u64,
     pub(super) cancelled: u64,
-    /// Those that were refused as they came.
+    /// Requests that were refused as they came.
     pub(super) too_heavy: u64,
 }
 
 pub(super) struct Reference {
     limit: u64,
-    /// The limit without what the last refill lent; below 0 if that was removed.
+    /// The limit without the permits that the last refill lent; below 0 if those were removed.
     own: i64,
-    /// Permits that were used up, and are neither free nor return.
+    /// Permits that were used up: they are not free, and no guard returns them.
     used_up: u64,
     pub(super) now_ms: u64,
     pub(super) is_closed: bool,
     pub(super) lines: Vec<Line>,
     pub(super) all: Vec<Request>,
     pub(super) counts: Counts,
-    /// The most that wait.
+    /// The maximum number of waiting requests.
     max: Option<usize>,
-    /// The order of the last.
+    /// The last order given.
     orders: u64,
 }
 
@@ -97,7 +98,7 @@ impl Reference {
         self.lines.iter().map(|line| line.queue.len()).sum()
     }
 
-    /// The permits of each key that are free or taken.
+    /// Returns the number of permits of each key that are free or taken.
     pub(super) fn present(&self) -> u64 {
         self.limit.saturating_sub(self.used_up)
     }
@@ -114,7 +115,7 @@ impl Reference {
         !self.is_closed && self.lines[key].queue.is_empty() && self.fits(key, weight)
     }
 
-    /// Hands a request its permits.
+    /// Grants a request its permits.
     fn grant(&mut self, number: usize) {
         let now_ms = self.now_ms;
         let order = self.next_order();
@@ -129,7 +130,7 @@ impl Reference {
         };
     }
 
-    /// A request comes.
+    /// Adds a request, which is granted, parked or refused.
     pub(super) fn acquire(
         &mut self,
         key: usize,
@@ -171,7 +172,7 @@ impl Reference {
         }
     }
 
-    /// The first are served as long as they fit.
+    /// Grants the requests at the front of each line as long as they fit.
     fn serve(&mut self) {
         for key in 0..self.lines.len() {
             while let Some(&first) = self.lines[key].queue.front() {
@@ -191,14 +192,14 @@ impl Reference {
         self.lines[request.key].queue.retain(|of| *of != number);
     }
 
-    /// Returns the permits of a request that has some.
+    /// Takes the permits of a request back.
     fn give_back(&mut self, number: usize, state: State) {
         let request = &mut self.all[number];
         self.lines[request.key].taken -= request.weight;
         request.state = state;
     }
 
-    /// Its future or guard is dropped.
+    /// Drops the request's future or guard.
     pub(super) fn drop_one(&mut self, number: usize) {
         match self.all[number].state {
             State::Waits(_) => {
@@ -213,7 +214,7 @@ impl Reference {
         self.serve();
     }
 
-    /// False if it has ended.
+    /// Cancels a wait; returns false if it has ended.
     pub(super) fn cancel(&mut self, number: usize, error: WaitError) -> bool {
         let waits = matches!(self.all[number].state, State::Waits(_));
         if waits {
@@ -224,7 +225,7 @@ impl Reference {
         waits
     }
 
-    /// All waits end before any is served.
+    /// Ends all waits; serves none of them.
     pub(super) fn cancel_all(&mut self, error: &WaitError) -> usize {
         let mut count = 0;
         for number in 0..self.all.len() {
@@ -244,7 +245,7 @@ impl Reference {
         )));
     }
 
-    /// A new deadline of a wait; false if it has ended.
+    /// Sets a new deadline of a wait; returns false if it has ended.
     pub(super) fn reschedule(&mut self, number: usize, ms: u64) -> bool {
         match &mut self.all[number].state {
             State::Waits(deadline_ms) => {
@@ -255,7 +256,7 @@ impl Reference {
         }
     }
 
-    /// False if the lease is lost.
+    /// Renews a lease; returns false if it is lost.
     pub(super) fn renew(&mut self, number: usize, ms: u64) -> bool {
         match &mut self.all[number].state {
             State::Has { until_ms, .. } => {
@@ -266,14 +267,14 @@ impl Reference {
         }
     }
 
-    /// The permits of a guard are used up.
+    /// Uses up the permits of a guard.
     pub(super) fn forget(&mut self, number: usize) {
         self.used_up += self.all[number].weight;
         self.give_back(number, State::Gone);
         self.serve();
     }
 
-    /// So many are free, and what is held beyond the own limit is lent.
+    /// Makes this many permits free. Permits held beyond the limit of its own are lent.
     pub(super) fn refill(&mut self, free: u64) {
         let present = self.lines[0].taken + free;
         let limit = present.max(self.own.max(0) as u64);
@@ -292,7 +293,7 @@ impl Reference {
         self.change(self.limit + permits);
     }
 
-    /// Returns how many are removed.
+    /// Removes permits; returns how many there were to remove.
     pub(super) fn remove(&mut self, permits: u64) -> u64 {
         let removed = permits.min(self.present());
         self.own -= removed as i64;
@@ -316,8 +317,8 @@ impl Reference {
         self.serve();
     }
 
-    /// A millisecond passes. What is due ends one after the other, and what that leaves is handed on
-    /// before the next one ends.
+    /// Lets a millisecond pass. Waits and leases that are due end one at a time, and the permits
+    /// that each one leaves are handed on before the next ends.
     pub(super) fn pass(&mut self) {
         self.now_ms += 1;
         let mut numbers: Vec<usize> = (0..self.all.len()).collect();

@@ -12,7 +12,8 @@ pub(super) struct Group {
     /// The leader's log end as the epoch began; `None` if another process leads.
     start: Option<u64>,
     members: Vec<Has>,
-    /// Who was seen to lag, when, and what somebody had then.
+    /// Members that were seen to lag: the member, when it was first seen, and the highest value
+    /// then.
     lags: Vec<(u8, u64, u64)>,
 }
 
@@ -20,9 +21,9 @@ pub(super) struct Group {
 pub(super) struct Reference {
     group: Option<Group>,
     is_closed: bool,
-    /// Waits by their numbers, with their thresholds.
+    /// The waits: their numbers and thresholds.
     pub(super) waiting: Vec<(usize, u64)>,
-    /// The end of each wait that is over.
+    /// The end of each wait, `None` while it waits.
     pub(super) ends: Vec<Option<Result<u64, WaitError>>>,
     pub(super) now_s: u64,
 }
@@ -51,8 +52,8 @@ impl Group {
         }
     }
 
-    /// Returns the highest value that enough members have reported; by a rule that is not for all,
-    /// one of this epoch.
+    /// Raises the watermark to the highest value that enough members have reported. A value from
+    /// before the epoch counts only if the rule asks for all members.
     fn raise(&mut self) {
         let count = self.members.len();
         let needed = match self.rule.needed {
@@ -81,7 +82,7 @@ impl Group {
         self.members.iter().map(|of| of.1).max().unwrap_or(0)
     }
 
-    /// Nobody lacks what nobody has any more.
+    /// Forgets lags that are over. A value that no member has any more is lacked by none.
     fn forget_who_caught_up(&mut self) {
         let highest = self.highest();
         for lag in &mut self.lags {
@@ -104,14 +105,14 @@ impl Group {
         };
         let before = std::mem::replace(&mut of.1, value);
         self.forget_who_caught_up();
-        // A minority may be slow.
+        // A minority may be slow, so its low value is no error.
         if self.rule.needed == Some(0) || before >= self.watermark {
             behind(value, self.watermark)?;
         }
         Ok(())
     }
 
-    /// Returns an error for a newcomer that is not caught up.
+    /// Returns an error if a member with this value has not caught up.
     fn admits(&self, value: u64) -> Result<(), WaitError> {
         let start = self.start.ok_or(WaitError::NoGroup)?;
         behind(value, self.watermark.max(start))
@@ -162,7 +163,8 @@ impl Reference {
         (members < floor).then_some(CancelReason::BelowFloor { members, floor })
     }
 
-    /// Looks who has less than the one that has most.
+    /// Returns the members that have less than the highest value, and remembers when they were
+    /// first seen.
     pub(super) fn lagging(&mut self) -> Vec<(u8, u64, u64)> {
         let mut shown = Vec::new();
         let now_s = self.now_s;
@@ -233,7 +235,7 @@ impl Reference {
         (self.reached() >= threshold).then(|| Ok(self.reached()))
     }
 
-    /// Ends what waits for no more than the watermark; returns how many.
+    /// Completes the waits that the watermark has reached; returns how many.
     fn meet(&mut self) -> usize {
         let reached = self.reached();
         let before = self.waiting.len();
@@ -298,7 +300,7 @@ impl Reference {
         })
     }
 
-    /// Another process leads, perhaps the present epoch: nobody joins here, and none are missing.
+    /// Follows another process that leads, perhaps in the present epoch: no member is known here.
     pub(super) fn follow(&mut self, epoch: u64) -> Called {
         if self.is_closed || self.epoch() != Some(epoch) {
             self.check_new(epoch)?;
@@ -313,7 +315,8 @@ impl Reference {
         })
     }
 
-    /// The next leader has its log, and of the others no more is known than the watermark.
+    /// Begins an epoch with a member as its leader; of the others it knows no more than the
+    /// watermark.
     pub(super) fn begin(&mut self, epoch: u64, (leader, end): Has) -> Called {
         self.check_new(epoch)?;
         let mut next = self.group.clone().ok_or(WaitError::NoGroup)?;
@@ -344,7 +347,7 @@ impl Reference {
         }
     }
 
-    /// A group enters its epoch. The first one finds no waits.
+    /// Enters a group's epoch, which ends the waits of the last one.
     fn enter(&mut self, mut group: Group) -> Called {
         let epoch = self.epoch().unwrap_or(0);
         let present = group.epoch;

@@ -1,8 +1,9 @@
-//! Kafka's replication. A controller knows the epoch, its leader, and the replicas that are in sync;
-//! it elects a leader from these. Those that leave a set of too few stay *eligible*: it elects one of
-//! them if none in sync is up (KIP-966). A follower's fetch says what it has. It gets in sync once it has
-//! caught up, and the leader has one taken out that lags: it proposes each change to the controller,
-//! by the guide's recipe, over the same network.
+//! Kafka's replication. A controller knows the epoch, its leader, and the replicas that are in
+//! sync; it elects a leader from these. Replicas that leave a set which is then too small stay
+//! *eligible*: the controller elects one of them if no replica in sync is up (KIP-966). A
+//! follower's fetch tells how far it has come. It gets in sync once it has caught up, and the
+//! leader has a follower taken out that lags: it proposes each change to the controller, by the
+//! guide's recipe, over the same network.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -22,30 +23,31 @@ fn named(name: Replica) -> Node {
     NAMES.iter().position(|of| *of == name).unwrap()
 }
 
-/// A mistake of the leader's.
+/// A mistake that a leader makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mistake {
-    /// It lets a follower in that has not caught up, by beginning a set with it.
+    /// It lets in a follower that has not caught up, by beginning a set with it.
     JoinerBelowWatermark,
     /// It counts fetches of earlier epochs.
     ReportsOfNoEpoch,
-    /// It counts the records of a follower that are of another leader, before they are cut off.
+    /// It counts a follower's records that came from another leader, before they are cut off.
     CountsOtherRecords,
     /// It takes a follower out before the controller has agreed.
     LeavesAlone,
-    /// It lets a follower in some time after the controller has.
+    /// It lets a follower in later than the controller does.
     JoinsAfterController,
-    /// It takes out those that an answer lacks which is late, comes twice, or refuses a proposal.
+    /// It takes out the followers that an answer lacks, even if that is late, repeated or a
+    /// refusal.
     ForgetsProposals,
-    /// It acknowledges by a set of enough before the controller has that.
+    /// It acknowledges by a large enough set before the controller has that set.
     EnoughBeforeController,
 }
 
 #[derive(Clone, Debug)]
 enum Message {
-    /// From the controller: who leads, and what it has. Also an answer to a proposal.
+    /// From the controller: the leader and the in-sync set. Also the answer to a proposal.
     Led { leader: Node, in_sync: InSync },
-    /// To the controller.
+    /// To the controller: a proposal.
     Alter { from: Node, proposed: InSync },
     /// The end of a follower's log, and the epoch of its last record.
     Fetch {
@@ -59,7 +61,7 @@ enum Message {
         end: usize,
         entries: Log,
     },
-    /// The log of the leader has no record of this epoch before this end.
+    /// The leader's log has another record before this end than the follower.
     Diverges {
         epoch: u64,
         end: usize,
@@ -74,13 +76,13 @@ enum Role {
     Follower(Option<Node>),
 }
 
-/// The log and the epoch are on disk.
+/// A broker. Its log and its epoch are on disk.
 struct Broker {
     log: Log,
     epoch: u64,
     role: Role,
     leader: Leader<Replica>,
-    /// That of the last epoch which it led.
+    /// The leader of the last epoch that this broker led.
     partition: Option<alter_partition::Leader>,
     late_joins: Vec<(Replica, u64)>,
 }
@@ -97,7 +99,7 @@ pub(super) struct Cluster {
     network: Network<Message>,
     acked: Vec<Acked>,
     min_in_sync: usize,
-    /// How often there is trouble: of 960 steps and these.
+    /// The number of steps with trouble for each 960 others.
     unrest: u16,
     next_id: u64,
     random: Rng,
@@ -187,7 +189,7 @@ impl Protocol for Cluster {
     }
 }
 
-/// The controller.
+/// The controller's part.
 impl Cluster {
     fn is_up(&self, node: Node) -> bool {
         self.brokers[node].role != Role::Down
@@ -198,8 +200,8 @@ impl Cluster {
         replicas.iter().copied().filter(is_up).collect()
     }
 
-    /// Elects a leader of the replicas in sync that are up, or of the eligible ones, which then is the
-    /// only one in sync.
+    /// Elects a leader from the replicas in sync that are up. Otherwise it elects an eligible
+    /// replica, which then is the only one in sync.
     fn elect(&mut self) {
         let before = self.controller.in_sync.replicas.clone();
         let mut candidates = self.are_up(&before);
@@ -217,7 +219,7 @@ impl Cluster {
         if !is_in_sync {
             in_sync.replicas = [leader].into();
         } else if self.random.bool() {
-            // It knows already who is down.
+            // The controller knows already which replicas are down.
             in_sync.replicas = candidates;
         }
         self.keep_eligible(before);
@@ -226,7 +228,7 @@ impl Cluster {
         }
     }
 
-    /// Tells a broker who leads. This may come late, or never.
+    /// Tells a broker which one leads. The message may come late, or never.
     fn tell(&mut self, node: Node) {
         let led = Message::Led {
             leader: self.controller.leader,
@@ -235,8 +237,8 @@ impl Cluster {
         self.network.send(&mut self.random, CONTROLLER, node, led);
     }
 
-    /// Takes a broker that is down out of the replicas in sync, but for the leader: another one has to
-    /// be elected first.
+    /// Takes a broker that is down out of the set in sync. The leader stays: another one has to be
+    /// elected first.
     fn fence(&mut self, node: Node) {
         let in_sync = &mut self.controller.in_sync;
         let before = in_sync.replicas.clone();
@@ -247,7 +249,8 @@ impl Cluster {
         self.keep_eligible(before);
     }
 
-    /// Those that have left a set of too few stay eligible until there are enough.
+    /// Keeps replicas that have left a set which is too small eligible, until the set is large
+    /// enough.
     fn keep_eligible(&mut self, before: BTreeSet<Replica>) {
         let in_sync = &self.controller.in_sync.replicas;
         let eligible = &mut self.controller.eligible;
@@ -258,7 +261,7 @@ impl Cluster {
         eligible.retain(|name| !in_sync.contains(name));
     }
 
-    /// Takes a proposal, or refuses it, for whatever reason; and answers.
+    /// Accepts a proposal or, for whatever reason, refuses it; then answers.
     fn alter(&mut self, from: Node, proposed: InSync) {
         if self.random.u8(..8) > 0 {
             let before = self.controller.in_sync.replicas.clone();
@@ -269,9 +272,10 @@ impl Cluster {
     }
 }
 
-/// Brokers.
+/// The brokers' part.
 impl Cluster {
-    /// A broker that takes itself for the leader, most times; there may be two.
+    /// Returns a broker that takes itself for the leader, or `node` if there is none. There may be
+    /// two.
     fn leader_or(&mut self, node: Node) -> Node {
         let leads = |node: &Node| self.brokers[*node].role == Role::Leader;
         let leaders: Vec<Node> = (0..NODES).filter(leads).collect();
@@ -351,8 +355,8 @@ impl Cluster {
         }
     }
 
-    /// A broker learns of an epoch, or of another set in it. The waits of the last epoch stay where
-    /// they are.
+    /// Tells a broker of an epoch, or of another set in its epoch. The waits of the last epoch stay
+    /// where they are.
     fn led(&mut self, node: Node, leader: Node, in_sync: InSync) {
         let broker = &mut self.brokers[node];
         let epoch = in_sync.leader_epoch;
@@ -386,14 +390,14 @@ impl Cluster {
             )
         };
         let partition = lead().or_else(|_| {
-            sets.remove(&()); // it lacks what was acknowledged, by a mistake, which goes on
+            sets.remove(&()); // a mistake let it lead without all acknowledged records; it goes on
             lead()
         });
         broker.partition = partition.ok();
         self.counts_proposed(node);
     }
 
-    /// A leader acknowledges by a set that the controller does not have yet, by a mistake.
+    /// Plants the mistake to acknowledge by a set that the controller does not have yet.
     fn counts_proposed(&self, node: Node) {
         if self.mistake == Some(Mistake::EnoughBeforeController) {
             let rule = Rule::all().floor(self.min_in_sync);
@@ -401,7 +405,7 @@ impl Cluster {
         }
     }
 
-    /// A leader hears what the controller has.
+    /// Tells a leader which set the controller has.
     fn confirmed(&mut self, node: Node, said: InSync) {
         let broker = &mut self.brokers[node];
         let Some(partition) = &mut broker.partition else {
@@ -427,14 +431,14 @@ impl Cluster {
         }
     }
 
-    /// A follower says what it has, and asks for more.
+    /// Takes a follower's fetch: the end of its log, and the request for more.
     fn fetched_by(
         &mut self,
         node: Node,
         epoch: u64,
         (from, end, last): (Node, usize, Option<u64>),
     ) {
-        // 1. It follows this leader.
+        // 1. The follower follows this leader.
         let broker = &mut self.brokers[node];
         if broker.role != Role::Leader {
             return;
@@ -445,7 +449,7 @@ impl Cluster {
             }
             return;
         }
-        // 2. Its log is the beginning of the leader's.
+        // 2. The follower's log is the beginning of the leader's.
         let at = end.checked_sub(1).map(|before| broker.log.get(before));
         if at.is_some_and(|entry| entry.map(|entry| entry.epoch) != last) {
             let diverges = Message::Diverges { epoch, end, last };
@@ -455,7 +459,7 @@ impl Cluster {
             }
             return;
         }
-        // 3. So this is its report.
+        // 3. So the fetch is the follower's report.
         let entries: Log = broker.log[end..].iter().copied().take(3).collect();
         self.counts(node, NAMES[from], end as u64);
         let fetched = Message::Fetched {
@@ -466,7 +470,7 @@ impl Cluster {
         self.network.send(&mut self.random, node, from, fetched);
     }
 
-    /// A leader counts a follower, which joins if it has caught up.
+    /// Counts a follower's report. A follower that has caught up joins.
     fn counts(&mut self, node: Node, from: Replica, end: u64) {
         let broker = &mut self.brokers[node];
         let Some(partition) = &mut broker.partition else {
@@ -483,7 +487,7 @@ impl Cluster {
                 return;
             }
             Some(Mistake::JoinsAfterController) if !is_member => {
-                // It asks whether it could let it in.
+                // It tries whether it could let the follower in.
                 if broker.leader.join(from, end) {
                     let with_it = partition.proposal();
                     broker.leader.leave(from);
@@ -500,7 +504,7 @@ impl Cluster {
         ));
     }
 
-    /// Lets a follower in that the controller has let in before: a mistake.
+    /// Plants the mistake to let a follower in later than the controller does.
     fn join_late(&mut self, node: Node) {
         let broker = &mut self.brokers[node];
         if let Some((from, end)) = broker.late_joins.pop() {
@@ -510,7 +514,7 @@ impl Cluster {
         }
     }
 
-    /// Half of the time passes that a follower may lag. The leader proposes what is to be.
+    /// Lets half of the time pass that a follower may lag. Then the leader proposes a set.
     fn propose(&mut self, node: Node) {
         let node = self.leader_or(node);
         let broker = &mut self.brokers[node];
@@ -534,7 +538,7 @@ impl Cluster {
         }
     }
 
-    /// The waits go with the memory.
+    /// Crashes a broker: its waits are lost with its memory.
     fn crash(&mut self, node: Node) {
         let broker = &mut self.brokers[node];
         broker.role = Role::Down;

@@ -1,4 +1,4 @@
-//! A node's part of the API: what a leader acknowledges by.
+//! A node's use of the API: the sets and waits by which a leader acknowledges.
 
 use std::{collections::BTreeSet, task::Waker};
 
@@ -8,7 +8,7 @@ use timer_core::ManualTimer;
 use super::{Acked, Entry, Node};
 use crate::acting;
 
-/// A leader's set and its waits. They are in memory, and lost with it.
+/// A leader's set and its waits. They are in memory, and are lost when it crashes.
 pub(super) struct Leader<M: Send + 'static = Node> {
     pub(super) sets: ReplicaSets<(), M>,
     waits: Vec<(Acked, WaitFuture<u64>)>,
@@ -26,8 +26,8 @@ impl<M: Copy + Ord + Send> Leader<M> {
         }
     }
 
-    /// Begins an epoch. A leader that lacks what was acknowledged is told so. It is one only by a
-    /// mistake, which goes on.
+    /// Begins an epoch. A leader that lacks acknowledged records is refused; only a planted mistake
+    /// makes one, so it then begins all the same.
     pub(super) fn begin(&self, epoch: u64, members: &[(M, u64)], rule: Rule) {
         let log_end = members.iter().map(|of| of.1).max().unwrap_or(0);
         let begin = || {
@@ -40,12 +40,12 @@ impl<M: Copy + Ord + Send> Leader<M> {
         }
     }
 
-    /// Its group, in the epoch that it is in: what a node calls that does not look whose a message is.
+    /// Names the group's own epoch, as a node does that does not look at the epoch of a message.
     pub(super) fn present(&self) -> InEpoch<'_, ReplicaSets<(), M>, ()> {
         self.sets.in_epoch(&(), self.sets.epoch(&()).unwrap_or(0))
     }
 
-    /// Counts a report; one of an epoch, if that is named.
+    /// Counts a report, in the named epoch or in the present one.
     pub(super) fn report(&self, epoch: Option<u64>, member: M, end: u64) {
         match epoch {
             Some(epoch) => _ = self.sets.in_epoch(&(), epoch).report(&member, end),
@@ -58,7 +58,7 @@ impl<M: Copy + Ord + Send> Leader<M> {
         members.map(|(member, _)| member).collect()
     }
 
-    /// Returns whether a follower is let in.
+    /// Lets a follower in; returns false if that is refused.
     pub(super) fn join(&self, member: M, end: u64) -> bool {
         self.present().join(member, end).is_ok()
     }

@@ -1,7 +1,7 @@
-//! Raft: a leader is elected by a majority, of which each votes once in a term, and for no log that
-//! lacks what it has. A record is acknowledged once a majority has it, with one of the leader's own
-//! term behind it or being it. A leader reads by the guide's recipe: what was acknowledged before a
-//! read came is in the state machine as it ends.
+//! Raft. A majority elects a leader; each node votes once in a term, and not for a log that lacks
+//! records of its own. A record is acknowledged once a majority has it and a record of the leader's
+//! own term, which may be the same one or a later one. A leader reads by the guide's recipe: a
+//! record that was acknowledged before a read came is in the state machine when the read ends.
 
 mod joint;
 mod reads;
@@ -15,23 +15,23 @@ pub(super) use self::joint::Joint;
 use self::{joint::Changes, reads::Reads};
 use super::{Acked, Entry, Log, NODES, Network, Node, Protocol, leader::Leader};
 
-/// A mistake of the leader's.
+/// A mistake that a leader makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mistake {
-    /// It acknowledges records of earlier terms once a majority has them: each of its terms begins as
-    /// epoch 0 of a new set.
+    /// It acknowledges records of earlier terms once a majority has them, because each of its terms
+    /// begins as epoch 0 of a new set.
     CountsEarlierTerms,
     /// It counts replies of earlier terms.
     ReportsOfNoEpoch,
-    /// It acknowledges what two of the five have.
+    /// It acknowledges records that two of the five nodes have.
     TooFew,
-    /// It reads since a round of heartbeats was answered before.
+    /// It reads after a round of heartbeats that was answered before the read came.
     ReadsByPastRound,
-    /// It reads before an entry of its own is committed.
+    /// It reads before an entry of its own term is committed.
     ReadsBeforeOwnEntry,
-    /// It goes over to another set of nodes in one step.
+    /// It changes to another set of nodes in one step.
     ChangesAtOnce,
-    /// It counts the next set alone as soon as there is one.
+    /// It counts only the next set as soon as there is one.
     CountsNextAlone,
 }
 
@@ -54,7 +54,7 @@ enum Message {
         entries: Log,
         round: u64,
     },
-    /// The end up to which the follower's log is the leader's; `None` if it is another one.
+    /// The end up to which the follower's log is the leader's; `None` if it differs.
     Appended {
         term: u64,
         from: Node,
@@ -71,7 +71,7 @@ enum Role {
     Leader,
 }
 
-/// The log, the term and the vote are on disk.
+/// A server. Its log, its term and its vote are on disk.
 struct Server {
     log: Log,
     term: u64,
@@ -85,7 +85,7 @@ struct Server {
 }
 
 impl Server {
-    /// The term of the record before this end.
+    /// Returns the term of the record before this end.
     fn term_before(&self, end: usize) -> u64 {
         match end.checked_sub(1) {
             Some(at) => self.log[at].epoch,
@@ -97,7 +97,7 @@ impl Server {
         (self.term_before(self.log.len()), self.log.len())
     }
 
-    /// Follows in a term that is not over.
+    /// Follows a newer term; returns false if the term is over.
     fn see(&mut self, term: u64) -> bool {
         if term > self.term {
             self.term = term;
@@ -114,17 +114,18 @@ pub(super) struct Cluster {
     acked: Vec<Acked>,
     lost_at_once: Option<String>,
     reads: usize,
-    /// How often there is trouble: of 960 steps and these.
+    /// The number of steps with trouble for each 960 others.
     unrest: u16,
-    /// How often records are produced, of 8.
+    /// Of 8 steps that may produce a record, the number that do.
     eager: u8,
     next_id: u64,
     random: Rng,
-    /// For reads, which change nothing.
+    /// For reads, so that they do not change the other steps.
     random_reads: Rng,
-    /// True if waits end with their leader. Otherwise they stay, and may be answered late.
+    /// Whether waits end when their leader steps down. Otherwise they stay, and may be answered
+    /// late.
     tells_waits: bool,
-    /// `None` if all nodes count, always.
+    /// `None` if all nodes always count.
     changes: Option<Changes>,
     mistake: Option<Mistake>,
 }
@@ -214,7 +215,7 @@ impl Protocol for Cluster {
 }
 
 impl Cluster {
-    /// A majority has it, as it is acknowledged.
+    /// Records an acknowledgement, and checks that a majority has the record.
     fn acknowledge(&mut self, acked: Acked) {
         let has_it = |server: &&Server| acked.is_in(&server.log);
         let count = self.servers.iter().filter(has_it).count();
@@ -231,7 +232,7 @@ impl Cluster {
         }
     }
 
-    /// The epoch of the set of a term.
+    /// Returns the epoch of a term's set.
     fn epoch(&self, term: u64) -> u64 {
         match self.mistake {
             Some(Mistake::CountsEarlierTerms) => 0,
@@ -239,7 +240,8 @@ impl Cluster {
         }
     }
 
-    /// A server that takes itself for the leader, if there is one; there may be two.
+    /// Returns a server that takes itself for the leader, or `node` if there is none. There may be
+    /// two.
     fn leader_or(&mut self, node: Node) -> Node {
         let leads = |node: &Node| self.servers[*node].role == Role::Leader;
         let leaders: Vec<Node> = (0..NODES).filter(leads).collect();
@@ -249,7 +251,7 @@ impl Cluster {
         leaders[self.random.usize(..leaders.len())]
     }
 
-    /// True if a server leads that others hear.
+    /// Returns true if a server leads that is not cut off.
     fn has_leader(&self) -> bool {
         let leads = |node: Node| self.servers[node].role == Role::Leader;
         (0..NODES).any(|node| leads(node) && !self.network.is_cut[node])
@@ -271,7 +273,7 @@ impl Cluster {
         self.report(node, node, end);
     }
 
-    /// A client waits until a leader acknowledges a record.
+    /// Lets a client wait until a leader acknowledges a record.
     fn wait(&mut self, node: Node, entry: Entry, end: usize) {
         let by = self.servers[node].term;
         let epoch = self.epoch(by);
@@ -282,7 +284,7 @@ impl Cluster {
         }
     }
 
-    /// A leader hears how far a node has come in its log.
+    /// Tells a leader how far a node's log agrees with its own.
     fn report(&mut self, node: Node, from: Node, end: usize) {
         let server = &self.servers[node];
         let epoch = self.epoch(server.term);
@@ -292,7 +294,7 @@ impl Cluster {
         }
     }
 
-    /// A server stands for election.
+    /// Lets a server stand for election.
     fn stand(&mut self, node: Node) {
         let server = &mut self.servers[node];
         if server.role == Role::Down || server.role == Role::Leader {
@@ -315,7 +317,8 @@ impl Cluster {
         }
     }
 
-    /// A leader sends a follower what it may lack: some records, or none. This is a heartbeat, too.
+    /// Sends a follower some records that it may lack, or none. Each such message is a heartbeat,
+    /// too.
     fn append(&mut self, node: Node) {
         let to = self.random.usize(..NODES);
         let node = self.leader_or(node);
@@ -399,7 +402,7 @@ impl Cluster {
         }
     }
 
-    /// A server is elected. Its clients ask for the records of earlier terms, too.
+    /// Makes an elected server lead. Its clients wait for the records of earlier terms, too.
     fn lead(&mut self, node: Node, term: u64) {
         let epoch = self.epoch(term);
         let rule = self.rule();
@@ -423,15 +426,15 @@ impl Cluster {
         }
     }
 
-    /// A server appends what its leader has sent. Returns the end up to which its log is the leader's
-    /// then, if it is; `None` if this is another's leader.
+    /// Appends the entries that a leader sent. Returns the end up to which the logs then agree,
+    /// `Some(None)` if they do not; `None` if the term is over.
     fn appends(
         &mut self,
         node: Node,
         term: u64,
         (end, last, entries): (usize, u64, &[Entry]),
     ) -> Option<Option<usize>> {
-        // 1. A leader of this term, whose log this one continues.
+        // 1. The leader is of this term, and its entries continue this log.
         let server = &mut self.servers[node];
         if !server.see(term) {
             return None;
@@ -439,7 +442,7 @@ impl Cluster {
         server.role = Role::Follower;
         let mut matched = None;
         if end <= server.log.len() && server.term_before(end) == last {
-            // 2. What differs goes. A message that comes late takes nothing back.
+            // 2. Entries that differ are removed. A late message removes no entry that agrees.
             for (at, &entry) in (end..).zip(entries) {
                 if server.log.get(at) != Some(&entry) {
                     server.log.truncate(at);
@@ -473,7 +476,7 @@ impl Cluster {
         }
     }
 
-    /// The waits go with the memory.
+    /// Crashes a server: its waits are lost with its memory.
     fn crash(&mut self, node: Node) {
         let server = &mut self.servers[node];
         server.role = Role::Down;

@@ -10,7 +10,7 @@ use super::{Act, End, SCOPES, Saw, To};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Key {
     Plain(u64),
-    /// A scope, of all that there ever were, and the number in it.
+    /// A scope, by its number among all scopes ever made, and the request's number in it.
     Scoped(usize, u64),
 }
 
@@ -22,10 +22,10 @@ struct Request {
     is_waiting: bool,
     was_moved: bool,
     was_parked: bool,
-    /// One of `max_parked`, which it keeps until it is over.
+    /// Whether it counts towards `max_parked`; it does until it is over.
     has_place: bool,
     has_future: bool,
-    /// The end that its future has not taken.
+    /// The end that its future has not yet taken.
     end: Option<End>,
 }
 
@@ -41,19 +41,20 @@ pub(super) struct Reference {
     max: Option<usize>,
     requests: Vec<Request>,
     scopes: [Scope; SCOPES],
-    /// The number of scopes that there ever were.
+    /// The number of scopes ever made.
     all_scopes: usize,
     now_ms: u64,
-    /// A call that ends requests is under way, and the requests whose tasks it has still to wake.
+    /// Whether a call that ends requests is under way; it still has to wake the tasks in `queue`.
     inside: bool,
     queue: VecDeque<usize>,
-    /// The scopes that an act uses, and those of them that nothing else keeps.
+    /// The scopes that calls are using, and those of them that were replaced and live only until
+    /// then.
     used: Vec<usize>,
     left: Vec<usize>,
     pub(super) log: Vec<Saw>,
-    /// The record of the real ones, for the one order that is not promised.
+    /// The record of the real ones, for the orders that are not promised.
     pub(super) seen: Vec<Saw>,
-    /// The counts of plain requests, and of those in scopes.
+    /// The counts of plain requests, and of requests in scopes.
     stats: [Stats; 2],
 }
 
@@ -93,7 +94,7 @@ impl Reference {
         stats
     }
 
-    /// Returns the number of keys that wait.
+    /// Returns the number of waiting keys: plain ones, and those in scopes.
     pub(super) fn keys(&self) -> (usize, usize) {
         (self.waiting(false).count(), self.waiting(true).count())
     }
@@ -103,13 +104,13 @@ impl Reference {
         self.requests.iter().filter(has_value).count()
     }
 
-    /// Takes the end of a request whose future is over.
+    /// Takes the end of a request whose future is ready.
     pub(super) fn take_end(&mut self, number: usize) -> End {
         self.requests[number].has_future = false;
         self.requests[number].end.take().expect("it goes on")
     }
 
-    /// Returns a request that has an id, counted back from the latest.
+    /// Returns a request that has an id; 0 is the latest.
     fn parked_back(&self, back: usize) -> Option<usize> {
         let number = self.requests.len().checked_sub(back + 1)?;
         self.requests[number].was_parked.then_some(number)
@@ -187,7 +188,7 @@ impl Reference {
         }
     }
 
-    /// Does an act with a scope. A scope that was replaced meanwhile is dropped after that.
+    /// Does an act with a scope. If the scope was replaced meanwhile, it is dropped afterwards.
     fn use_scope(&mut self, at: usize, act: impl FnOnce(&mut Self, usize)) {
         let scope = self.scopes[at].number;
         self.used.push(scope);
@@ -229,8 +230,8 @@ impl Reference {
             has_future: false,
             end: None,
         });
-        // 2. A closed scope takes none, nor one whose key is taken. Without time it is over; else it
-        // takes a place. A refused request uses no number up.
+        // 2. A closed scope and a taken key refuse it. Without time it is over at once; otherwise
+        // it takes a place. A refused request uses up no number.
         if is_closed {
             let closed = WaitError::ScopeClosed;
             return self.log.push(Saw::Refused(number, closed));
@@ -281,7 +282,7 @@ impl Reference {
         self.requests[number].end = Some(end);
     }
 
-    /// Wakes the task of a request that is over: it has the answer, or its future is gone.
+    /// Wakes the task of an ended request: by then the future has its answer, or is gone.
     fn wake(&mut self, number: usize) {
         self.log.push(Saw::Woken(number));
         for act in &*self.requests[number].then.clone() {
@@ -291,7 +292,8 @@ impl Reference {
         self.of(number).panics += u64::from(panics);
     }
 
-    /// Wakes the tasks of what one call has ended. Inside another call it leaves them to that.
+    /// Wakes the tasks of requests that one call has ended. A nested call leaves them to the outer
+    /// call.
     fn wake_all(&mut self, ended: Vec<usize>) {
         if self.inside {
             self.queue.extend(ended);
@@ -342,7 +344,7 @@ impl Reference {
         self.log.push(Saw::Confirmed(count));
     }
 
-    /// Gives a request the next number of another scope. Its task, deadline and place stay.
+    /// Gives a request the next number of another scope. It keeps its task, deadline and place.
     fn reassign(&mut self, at: usize, back: u64, to: usize) {
         let from = self.scopes[at];
         let key = Key::Scoped(from.number, from.last.saturating_sub(back));
@@ -360,7 +362,7 @@ impl Reference {
         self.log.push(Saw::Reassigned(moved));
     }
 
-    /// Returns the requests of a scope that wait, by their numbers.
+    /// Returns the waiting requests of a scope, by their numbers.
     fn of_scope(&self, scope: usize) -> Vec<(u64, usize)> {
         let mut found = Vec::new();
         for (index, request) in self.requests.iter().enumerate() {
@@ -375,7 +377,7 @@ impl Reference {
         found
     }
 
-    /// Fails all that are expected now, and then wakes their tasks. The order is not promised.
+    /// Fails all plain requests, then wakes their tasks. Their order is not promised.
     fn fail_all(&mut self) {
         let mut failed = Vec::new();
         for number in 0..self.requests.len() {
@@ -391,7 +393,7 @@ impl Reference {
         self.log.push(Saw::Failed(count));
     }
 
-    /// Returns the place of a wake among the records of the real ones.
+    /// Returns the place of a wake in the record of the real ones.
     fn seen_at(&self, number: usize) -> Option<usize> {
         self.seen.iter().position(|saw| *saw == Saw::Woken(number))
     }
@@ -430,11 +432,11 @@ impl Reference {
         ReachResult::Reached(())
     }
 
-    /// Time passes. All that expire at a tick are over before the first task is woken.
+    /// Lets time pass. All requests that expire at a tick end before the first task is woken.
     fn pass(&mut self, ms: u64) {
         for _ in 0..ms {
             self.now_ms += 1;
-            // The purgatory that was made first comes first.
+            // The form that was made first expires first.
             for scoped in [true, false] {
                 let mut due = Vec::new();
                 for number in 0..self.requests.len() {
@@ -445,7 +447,8 @@ impl Reference {
                         due.push(number);
                     }
                 }
-                // A request that moved is behind those that were expected before, or is not.
+                // It is not promised whether a moved request comes before those that were expected
+                // earlier.
                 if due.iter().any(|&number| self.requests[number].was_moved) {
                     due.sort_by_key(|&number| self.seen_at(number));
                 }

@@ -1,4 +1,4 @@
-//! The real `Replies`, and tasks that act as they are woken.
+//! The real `Replies`, and tasks that act when they are woken.
 
 use std::{
     panic::resume_unwind,
@@ -15,10 +15,10 @@ use timer_core::ManualTimer;
 use super::{Act, End, SCOPES, Saw, To};
 use crate::acting::{Acting, Polled, poll, task};
 
-/// Each value holds one reference of the world's.
+/// A value: each holds a reference to the world's `alive`.
 type Value = Arc<()>;
 
-/// The future of a request, whose value is dropped as it comes.
+/// The future of a request; drops the value that it yields.
 pub(super) struct Reply(WaitFuture<Value>);
 
 impl Polled for Reply {
@@ -29,7 +29,7 @@ impl Polled for Reply {
     }
 }
 
-/// The id of a request, and whether it is one of a scope.
+/// The id of a request, and whether the request is in a scope.
 type Id = (OperationId, bool);
 
 pub(super) struct World {
@@ -47,7 +47,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(max: Option<usize>) -> Arc<Self> {
         let timer = ManualTimer::new();
-        // The one that is made first expires first.
+        // The form that is made first expires first.
         let mut scoped = ReplyScope::builder("model").timer(&timer).shards(2);
         if let Some(max) = max {
             scoped = scoped.max_parked(max);
@@ -75,7 +75,7 @@ impl World {
         self.acting.saw(saw);
     }
 
-    /// The task of a request is woken.
+    /// Wakes the task of a request.
     fn woken(self: &Arc<Self>, number: usize, then: &[Act], panics: bool) {
         self.saw(Saw::Woken(number));
         for act in then {
@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    /// Returns the times; the first call begins to time.
+    /// Returns the times; they are recorded from the first call on.
     pub(super) fn times(&self, scoped: bool) -> purgatory::Times {
         match scoped {
             true => self.scoped_waits.times(),
@@ -102,7 +102,7 @@ impl World {
         }
     }
 
-    /// Returns the number of keys that wait.
+    /// Returns the number of waiting keys: plain ones, and those in scopes.
     pub(super) fn keys(&self) -> (usize, usize) {
         (self.plain_waits.keys(), self.scoped_waits.keys())
     }
@@ -195,7 +195,7 @@ impl World {
     }
 
     fn expect(self: &Arc<Self>, to: To, ms: u64, then: &Arc<Vec<Act>>, panics: bool) {
-        // 1. Its number among all.
+        // 1. Number it.
         let number = self.acting.begin();
         // 2. Expect it.
         let timeout = Duration::from_millis(ms);
@@ -217,7 +217,7 @@ impl World {
             Ok(future) => future,
             Err(reason) => return self.saw(Saw::Refused(number, reason)),
         };
-        // 3. Its task polls it at once, and so is woken.
+        // 3. Its task polls it at once, so that the task is woken later.
         let id = future.id().map(|id| (id, matches!(to, To::Scope(_))));
         self.acting.named(number, id);
         let world = self.clone();

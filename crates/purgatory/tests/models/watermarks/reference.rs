@@ -1,5 +1,5 @@
-//! The reference: the promises of the documentation on plain lists. Every question is a scan. A wait
-//! for each of several keys is as many *parts*; any other wait is one.
+//! The reference: the promises of the documentation on plain lists. Every question is a scan. A
+//! wait for each of several keys has one *part* for each key; any other wait is one part.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -10,7 +10,7 @@ use purgatory::{CancelReason, Outcome, ReachResult, Stats, WaitError};
 
 use super::{Act, End, Key, Kind, Plan, Reached, Saw};
 
-/// A wait for one key.
+/// One key's part of a wait.
 struct Part {
     wait: usize,
     member: usize,
@@ -18,11 +18,12 @@ struct Part {
     wants: Wants,
     deadline_ms: u64,
     is_waiting: bool,
-    /// Its wait knows of it: not before it is parked, and all that this ends is over.
+    /// Whether its wait knows of it. Until a park is over, with all ends that follow from it, it
+    /// does not.
     is_known: bool,
 }
 
-/// The subject of a part.
+/// The thing that a part waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wants {
     Value(u64),
@@ -32,34 +33,34 @@ enum Wants {
 
 struct Wait {
     plan: Arc<Plan>,
-    /// The first part that was parked, which has its id.
+    /// The first part that was parked: its id is the wait's.
     parked: Option<usize>,
-    /// The values that met its parts, as they were reported.
+    /// The values reported for its parts.
     values: Vec<Option<u64>>,
     has_future: bool,
-    /// It has come, and its task has polled it.
+    /// Whether the call has returned, and the task has polled the future.
     is_here: bool,
-    /// The end that its future has not taken.
+    /// The end that its future has not yet taken.
     end: Option<End>,
 }
 
-/// An end that is still to be reported: a part, its outcome, the value.
+/// An end still to be reported: a part, its outcome, the value.
 type Report = (usize, Outcome, u64);
 
 #[derive(Default)]
 pub(super) struct Reference {
-    /// Values and epochs.
+    /// The value and the epoch of each key.
     pub(super) values: BTreeMap<Key, (u64, u64)>,
     pub(super) closed: BTreeSet<Key>,
     waits: Vec<Wait>,
     parts: Vec<Part>,
     now_ms: u64,
-    /// Whether a call is under way, and the ends that it has still to report.
+    /// Whether a call is under way; the ends that it still has to report are in `queue`.
     inside: bool,
     queue: VecDeque<Report>,
     pub(super) log: Vec<Saw>,
     max: Option<usize>,
-    /// Those that have not begun.
+    /// The number of queued callbacks that have not begun.
     callbacks_queued: usize,
     keys_max: usize,
     stats: Stats,
@@ -113,13 +114,13 @@ impl Reference {
         stats
     }
 
-    /// Takes the end of a wait whose future is over.
+    /// Takes the end of a wait whose future is ready.
     pub(super) fn take_end(&mut self, number: usize) -> End {
         self.waits[number].has_future = false;
         self.waits[number].end.take().expect("it goes on")
     }
 
-    /// Returns the parts that wait for a key, by (threshold, parking).
+    /// Returns the parts that wait for a key's value, by threshold and then by parking.
     pub(super) fn unmet(&self, key: Key) -> Vec<(u64, usize)> {
         let mut unmet = Vec::new();
         for (number, part) in self.parts.iter().enumerate() {
@@ -133,7 +134,8 @@ impl Reference {
         unmet
     }
 
-    /// Returns the number of parts that wait for a key, also until it is wanted, or no more.
+    /// Returns the number of parts that wait for a key: for its value, or until it is wanted or
+    /// unwanted.
     pub(super) fn waiters(&self, key: Key) -> usize {
         let waits = |part: &&Part| part.is_waiting && part.key == key;
         self.parts.iter().filter(waits).count()
@@ -143,7 +145,7 @@ impl Reference {
         self.waits.len().checked_sub(back + 1)
     }
 
-    /// Returns the part that has the id of a wait.
+    /// Returns the part whose id is the wait's.
     fn parked_back(&self, back: usize) -> Option<usize> {
         let wait = &self.waits[self.wait_back(back)?];
         wait.parked.filter(|_| wait.is_here)
@@ -199,7 +201,7 @@ impl Reference {
         }
     }
 
-    /// A wait comes. Its parts come one after the other, until one has ended the whole.
+    /// Begins a wait: its parts come one at a time, until one of them ends it.
     fn wait(&mut self, plan: &Arc<Plan>) {
         let number = self.waits.len();
         self.waits.push(Wait {
@@ -224,7 +226,7 @@ impl Reference {
                 break;
             }
         }
-        // It may be over by now. A part that came after the end is given up.
+        // It may be over by now. Parts that were parked after its end are given up.
         let wait = &mut self.waits[number];
         wait.is_here = true;
         let is_over = match plan.kind {
@@ -246,7 +248,7 @@ impl Reference {
         }
     }
 
-    /// Returns the end of a wait for a key that comes, if it does not have to wait, or is refused.
+    /// Returns the end of a wait that does not have to wait, or that is refused.
     fn at_once(&mut self, kind: Kind, key: Key, wants: Wants) -> Option<Result<u64, WaitError>> {
         let lowest = self.unmet(key).first().map(|&(threshold, _)| threshold);
         let end = match wants {
@@ -270,7 +272,7 @@ impl Reference {
         Some(end)
     }
 
-    /// Returns the refusal of a wait, if there is no place for it.
+    /// Returns the refusal of a wait if no place is free.
     fn full(&mut self) -> Option<WaitError> {
         let taken = self.waiting() + self.callbacks_queued;
         let limit = self.max.filter(|&max| taken >= max)?;
@@ -287,7 +289,7 @@ impl Reference {
             };
             self.in_call(|reference, nested| {
                 if nested {
-                    // A part that never waited, to be reported.
+                    // A part that never waited, whose end is still to be reported.
                     let part = reference.parts.len();
                     reference.add_part(number, member, 0, Wants::Value(0));
                     reference.parts[part].is_waiting = false;
@@ -314,7 +316,8 @@ impl Reference {
         });
     }
 
-    /// Parks a part. Those who wait for one are told before its wait knows of it.
+    /// Parks a part. The parts that wait until its key is wanted end before its own wait knows of
+    /// it.
     fn park(&mut self, wait: usize, member: usize, key: Key, wants: Wants) {
         let part = self.parts.len();
         self.add_part(wait, member, key, wants);
@@ -325,7 +328,8 @@ impl Reference {
         self.waits[wait].parked.get_or_insert(part);
     }
 
-    /// Ends the parts that wait for what holds of a key now, or never will as it is closed.
+    /// Ends the parts whose key is now wanted, or unwanted, as they ask, or is closed and never
+    /// will be.
     fn tell_observers(&mut self, key: Key) -> Vec<Report> {
         let lowest = self.unmet(key).first().map(|&(threshold, _)| threshold);
         let mut told = Vec::new();
@@ -347,13 +351,13 @@ impl Reference {
         told
     }
 
-    /// Reports ends in a call of their own.
+    /// Reports ends within a call of their own.
     fn report_in_call(&mut self, reports: Vec<Report>) {
         self.in_call(|reference, nested| reference.report_all(nested, reports));
     }
 
-    /// Records the end of one member of a wait that has a future. Returns true if the whole is over
-    /// by it.
+    /// Records the end of one member of a wait that has a future. Returns true if that ends the
+    /// wait.
     fn member_ended(&mut self, number: usize, member: usize, end: Result<u64, WaitError>) -> bool {
         let wait = &mut self.waits[number];
         if wait.end.is_some() || !wait.has_future {
@@ -377,7 +381,7 @@ impl Reference {
         true
     }
 
-    /// Takes the parts of a wait that still wait out, one after the other.
+    /// Takes the parts of a wait that are still parked out, one at a time.
     fn give_up(&mut self, number: usize) {
         for part in 0..self.parts.len() {
             let Part {
@@ -397,7 +401,7 @@ impl Reference {
         }
     }
 
-    /// Ends a part with its key's value; it is still to be reported.
+    /// Ends a part with its key's value. The end is still to be reported.
     fn end(&mut self, part: usize, outcome: &Outcome, value: u64) {
         match outcome {
             Outcome::Completed => self.stats.completed += 1,
@@ -405,7 +409,7 @@ impl Reference {
             _ => self.stats.cancelled += 1,
         }
         self.parts[part].is_waiting = false;
-        // A single wait has its answer at once, though its task is woken later.
+        // A single wait has its answer at once, although its task is woken later.
         let Part { wait, key, .. } = self.parts[part];
         let kind = self.waits[wait].plan.kind;
         if !matches!(kind, Kind::Callback | Kind::Each) {
@@ -417,7 +421,7 @@ impl Reference {
         }
     }
 
-    /// Ends a part for its own sake, as one that expires. Observers of its key are told first.
+    /// Ends a single part, as its expiry does. The observers of its key are told first.
     fn end_alone(&mut self, part: usize, outcome: &Outcome) -> Vec<Report> {
         self.end(part, outcome, 0);
         let mut ended = self.tell_observers(self.parts[part].key);
@@ -425,7 +429,8 @@ impl Reference {
         ended
     }
 
-    /// Does a call, nested or not. Ends inside another call are reported when that returns.
+    /// Makes a call, nested or not. Ends inside a nested call are reported when the outer call
+    /// returns.
     fn in_call<T>(&mut self, call: impl FnOnce(&mut Self, bool) -> T) -> T {
         let nested = std::mem::replace(&mut self.inside, true);
         let returned = call(self, nested);
@@ -444,7 +449,7 @@ impl Reference {
         self.waits[wait].plan.kind == Kind::Callback
     }
 
-    /// Reports ends, in order. A callback that is queued takes a place until it begins.
+    /// Reports ends, in order. A queued callback takes a place until it begins.
     fn report_all(&mut self, nested: bool, reports: Vec<Report>) {
         for report in reports {
             if nested {
@@ -491,7 +496,7 @@ impl Reference {
         self.stats.panics += u64::from(plan.then_panics);
     }
 
-    /// Changes a value, and completes what it reaches; in an epoch, if that is the key's.
+    /// Changes a value, and completes the waits that it reaches. Refused if another epoch is named.
     fn change(&mut self, key: Key, epoch: Option<u64>, value: u64) -> Result<usize, WaitError> {
         if self.closed.contains(&key) {
             return Err(WaitError::KeyClosed);
@@ -508,7 +513,7 @@ impl Reference {
         }))
     }
 
-    /// Sets a key's value and epoch, if it has some or there may be more that do.
+    /// Sets a key's value and epoch, unless that is one key too many.
     fn set(&mut self, key: Key, value: u64, epoch: u64) -> Result<(), WaitError> {
         if !self.values.contains_key(&key) && self.values.len() >= self.keys_max {
             let limit = self.keys_max;
@@ -519,7 +524,8 @@ impl Reference {
         Ok(())
     }
 
-    /// Reports ends of a key's parts, and then those of its observers. Returns how many the first are.
+    /// Reports the ends of a key's parts, then those of its observers; returns the number of the
+    /// former.
     fn report_of(&mut self, key: Key, nested: bool, mut ended: Vec<Report>) -> usize {
         let count = ended.len();
         ended.extend(self.tell_observers(key));
@@ -527,7 +533,7 @@ impl Reference {
         count
     }
 
-    /// Ends the parts that a key's value reaches, by (threshold, parking).
+    /// Ends the parts that a key's value reaches, by threshold and then by parking.
     fn meet(&mut self, key: Key) -> Vec<Report> {
         let value = self.value(key);
         let mut met = Vec::new();
@@ -540,7 +546,7 @@ impl Reference {
         met
     }
 
-    /// Ends the parts that wait for a key.
+    /// Ends the parts that wait for a key's value.
     fn cancel_parts(&mut self, key: Key, outcome: &Outcome) -> Vec<Report> {
         let mut cancelled = Vec::new();
         for (_, part) in self.unmet(key) {
@@ -600,8 +606,8 @@ impl Reference {
         ReachResult::Reached(())
     }
 
-    /// Time passes. All that expire at a tick are over before the first is reported. A callback takes
-    /// a place until it begins.
+    /// Lets time pass. All parts that expire at a tick end before the first end is reported. A
+    /// callback takes a place until it begins.
     fn pass(&mut self, ms: u64) {
         for _ in 0..ms {
             self.now_ms += 1;

@@ -1,4 +1,4 @@
-//! The real `Watermarks`, and tasks that act as they are woken.
+//! The real `Watermarks`, and tasks that act when they are woken.
 
 use std::{panic::resume_unwind, sync::Arc, task::Waker, time::Duration};
 
@@ -8,7 +8,7 @@ use timer_core::ManualTimer;
 use super::{Act, End, Key, Kind, Plan, Saw};
 use crate::acting::{Acting, Polled, poll, task};
 
-/// A type of values, as it stands for the model's numbers.
+/// A type of values: how it stands for the numbers of the model.
 pub(super) trait Value: WatermarkValue {
     fn of(number: u64) -> Self;
 
@@ -31,7 +31,7 @@ impl Value for u64 {
     }
 }
 
-/// The lowest number is the lowest value, the highest one the highest.
+/// The lowest number is the lowest value, and the highest number the highest value.
 impl Value for i64 {
     fn of(number: u64) -> Self {
         match number {
@@ -184,7 +184,7 @@ impl<V: Value> World<V> {
             Kind::Unwanted => Future1::Unwanted(key, self.watermarks.unwanted(&key, timeout)),
             Kind::Each => Future1::Several(self.watermarks.wait_for_each(&members, timeout)),
         };
-        // 2. Its task polls it at once, and so is woken.
+        // 2. Its task polls it at once, so that the task is woken later.
         self.acting.named(number, future.id());
         let world = self.clone();
         let plan = plan.clone();

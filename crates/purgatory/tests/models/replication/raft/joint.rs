@@ -1,5 +1,5 @@
-//! Raft with joint consensus, by the guide's recipe: the nodes that count change from one set to
-//! another, as entries of the log. A server goes by the last one in its log, committed or not.
+//! Raft with joint consensus, by the guide's recipe: an entry of the log changes the set of nodes
+//! that count. A server goes by the last such entry in its log, committed or not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,9 +14,9 @@ use crate::replication::{
     leader::Leader,
 };
 
-/// Who counts, and who leads by that.
+/// The sets of nodes that count, and the leaders that count by them.
 pub(super) struct Changes {
-    /// The sets that an entry puts into force, by its number.
+    /// The sets that an entry puts into force, by the entry's number.
     by_id: BTreeMap<u64, Vec<Nodes>>,
     /// The leader of each node's last term, in memory.
     leaders: [Option<joint_consensus::Leader>; NODES],
@@ -32,7 +32,7 @@ impl Changes {
         }
     }
 
-    /// The sets in force in a log, and the end of it up to the entry that says so.
+    /// Returns the sets in force in a log, and the end of the log at the entry that put them there.
     fn in_force(&self, log: &[Entry]) -> (Vec<Nodes>, usize) {
         for (at, entry) in log.iter().enumerate().rev() {
             if let Some(sets) = self.by_id.get(&entry.id) {
@@ -42,7 +42,7 @@ impl Changes {
         (vec![(0..NODES).collect()], 0)
     }
 
-    /// True if a majority of each set has voted.
+    /// Returns true if a majority of each set has voted.
     pub(super) fn elect(&self, log: &[Entry], votes: &BTreeSet<Node>) -> bool {
         let (sets, _) = self.in_force(log);
         let has_majority = |set: &Nodes| 2 * set.intersection(votes).count() > set.len();
@@ -104,9 +104,9 @@ impl Protocol for Joint {
 }
 
 impl Cluster {
-    /// A leader appends the next change, or the end of one, now and then.
+    /// Now and then, appends an entry that begins the next change or ends it.
     fn change(&mut self) {
-        // 1. A leader, and what is in force.
+        // 1. A leader, and the sets in force.
         let node = self.random_reads.usize(..NODES);
         let server = &mut self.servers[node];
         let Some(changes) = &mut self.changes else {
@@ -119,7 +119,7 @@ impl Cluster {
         if server.role != Role::Leader || self.random_reads.u8(..32) > 0 {
             return;
         }
-        // 2. Both sets; and the next one alone, once the entry with both is committed.
+        // 2. First both sets; then the next one alone, once the entry with both is committed.
         let is_committed = leader.committed.value(&()) >= Some(at as u64);
         if sets.len() == 1 {
             let next = some_of(&mut self.random_reads);
@@ -137,7 +137,7 @@ impl Cluster {
         } else {
             return;
         }
-        // 3. Its entry.
+        // 3. The entry that puts them into force.
         self.next_id += 1;
         let id = self.next_id;
         changes.by_id.insert(id, sets);
@@ -148,7 +148,7 @@ impl Cluster {
     }
 }
 
-/// One to all of the nodes.
+/// Returns at least one of the nodes, at random.
 fn some_of(random: &mut Rng) -> Nodes {
     let one = random.usize(..NODES);
     (0..NODES)

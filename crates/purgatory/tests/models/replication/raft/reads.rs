@@ -1,4 +1,4 @@
-//! Reads of a Raft leader, by the guide's recipe, or by a mistake; and leaders that step down.
+//! Reads of a Raft leader, by the guide's recipe or with a mistake, and leaders that step down.
 
 use std::{pin::Pin, sync::Arc, task::Waker, time::Duration};
 
@@ -10,14 +10,14 @@ use crate::{
     replication::{Acked, NODES, Node, guide::read_index, leader::Leader},
 };
 
-/// A server's reads. They are in memory, and lost with it.
+/// A server's reads. They are in memory, and are lost when it crashes.
 pub(super) struct Reads {
     pub(super) server: read_index::Server,
-    /// That of the last term which it led.
+    /// The leader of the last term that this server led.
     leader: Option<Arc<read_index::Leader>>,
-    /// The round of heartbeats that has begun last.
+    /// The last round of heartbeats that has begun.
     pub(super) round: u64,
-    /// Those under way, with what was acknowledged before they came.
+    /// The reads under way, each with the last record acknowledged before it came.
     under_way: Vec<(Option<Acked>, Read)>,
 }
 
@@ -37,7 +37,7 @@ impl Reads {
         }
     }
 
-    /// Leads a term as this epoch.
+    /// Leads a term in this epoch.
     pub(super) fn lead(&mut self, epoch: u64, log_end: usize, mistake: Option<Mistake>) {
         let lead = || {
             let nodes: Vec<Node> = (0..NODES).collect();
@@ -45,7 +45,7 @@ impl Reads {
         };
         let leader = lead().or_else(|refused| {
             assert!(mistake.is_some(), "{refused}");
-            self.server.logs.remove(&()); // it lacks what was acknowledged, by a mistake, which goes on
+            self.server.logs.remove(&()); // a mistake let it lead without all that was acknowledged
             self.server.heard.remove(&());
             lead()
         });
@@ -58,7 +58,7 @@ impl Reads {
         }
     }
 
-    /// A read comes.
+    /// Begins a read.
     fn come(&mut self, acked: Option<Acked>, mistake: Option<Mistake>) {
         if let Some(leader) = self.leader.clone() {
             let read = Box::pin(read(leader, self.round, mistake));
@@ -66,7 +66,7 @@ impl Reads {
         }
     }
 
-    /// Polls the reads, and takes those that have ended, with their indices.
+    /// Polls the reads; returns those that have ended, with their indices.
     fn ended(&mut self) -> Vec<(Option<Acked>, u64)> {
         let mut ended = Vec::new();
         self.under_way.retain_mut(|(acked, read)| {
@@ -80,7 +80,7 @@ impl Reads {
     }
 }
 
-/// Reads, as the recipe does or by a mistake.
+/// Reads by the recipe, or with a mistake.
 async fn read(
     leader: Arc<read_index::Leader>,
     last_round: u64,
@@ -103,12 +103,13 @@ async fn read(
 }
 
 impl Cluster {
-    /// A client reads from a server that takes itself for the leader, or that does what reads wait for.
+    /// Lets a client read from a server that takes itself for the leader, or does the work that
+    /// reads need.
     pub(super) fn read(&mut self) {
         let node = self.random_reads.usize(..NODES);
         let Server { role, reads, .. } = &mut self.servers[node];
         if *role != Role::Leader || self.changes.is_some() {
-            return; // these count all nodes
+            return; // reads count all nodes
         }
         let read_index::Server { logs, applied, .. } = &reads.server;
         match self.random_reads.u8(..16) {
@@ -129,8 +130,9 @@ impl Cluster {
         }
     }
 
-    /// A leader takes itself for cut off, and steps down in its term. Those that lead no more, for
-    /// whatever reason, tell their waits. (A candidate may yet lead its term.)
+    /// Lets a leader step down in its term, as if it were cut off. Each follower that led before,
+    /// whatever the reason why it no longer does, ends its waits. (A candidate may yet lead its
+    /// term.)
     pub(super) fn step_down(&mut self) {
         if !self.tells_waits {
             return;
