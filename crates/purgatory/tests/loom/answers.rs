@@ -1,4 +1,4 @@
-//! Polls of futures whose answers stay in their entries, against everything that answers them.
+//! Polls of futures whose answer stays in its entry, against everything that answers them.
 
 use std::{
     pin::Pin,
@@ -18,7 +18,7 @@ use super::{
     MS, beside, check, ending, failpoints::Failpoint, replies::replies, watermarks::watermarks,
 };
 
-/// A task that counts how often it is woken.
+/// A task that counts its wake-ups.
 #[derive(Default)]
 pub(super) struct Task(AtomicUsize);
 
@@ -36,7 +36,7 @@ impl Wake for Task {
 
 pub(super) type Answer<T> = Result<T, WaitError>;
 
-/// Polls a future as a task of its own does.
+/// Polls a future by a new task.
 pub(super) fn poll<T>(future: &mut WaitFuture<T>) -> (Arc<Task>, Poll<Answer<T>>) {
     let task = Arc::new(Task::default());
     let waker = Waker::from(task.clone());
@@ -44,7 +44,7 @@ pub(super) fn poll<T>(future: &mut WaitFuture<T>) -> (Arc<Task>, Poll<Answer<T>>
     (task, polled)
 }
 
-/// Asserts that a task that was told to wait was woken, once, and takes the answer.
+/// Asserts that a task that was told to wait was woken once, and takes the answer.
 #[track_caller]
 pub(super) fn answer<T>(
     future: &mut WaitFuture<T>,
@@ -60,7 +60,7 @@ pub(super) fn answer<T>(
     }
 }
 
-/// Ends a reply. The last handle may go with it.
+/// Ends a reply. It may drop the last handle.
 type End = fn(&ManualTimer, &mut Option<Replies<u8, u8>>);
 
 const fn cancelled(reason: CancelReason) -> Answer<u8> {
@@ -85,7 +85,7 @@ fn fail_all(_: &ManualTimer, replies: &mut Option<Replies<u8, u8>>) {
     assert_eq!(replies.as_ref().unwrap().fail_all("closed"), 1);
 }
 
-/// Whatever ends a reply as its task polls: that has the answer, or is woken for it.
+/// A reply ends, in each way, while its task polls: the task gets the answer or is woken for it.
 #[test]
 fn end_of_reply_against_poll() {
     for (end, expected) in &ENDS {
@@ -105,7 +105,7 @@ fn end_of_reply_against_poll() {
     }
 }
 
-/// Two tasks poll, one after the other: the one that polled last is woken.
+/// Two tasks poll one after the other: the one that polled last is woken.
 #[test]
 fn two_wakers_against_event() {
     check(&[Failpoint::FirstWakerStays], || {
@@ -119,7 +119,7 @@ fn two_wakers_against_event() {
     });
 }
 
-/// A value comes while the purgatory is shut down: it is delivered, or its reply had ended.
+/// A value comes while the purgatory shuts down: it is delivered, or its request had ended.
 #[test]
 fn answer_against_shutdown() {
     check(&[Failpoint::HandsOverInTwoHolds], || {
@@ -140,7 +140,7 @@ fn answer_against_shutdown() {
     });
 }
 
-/// A future is dropped while its value comes: the wait ends once, as completed or as cancelled.
+/// A future is dropped while its value comes: the wait ends once, completed or cancelled.
 #[test]
 fn advance_against_future_drop() {
     check(&[Failpoint::DroppedFutureLeavesOperation], || {

@@ -1,4 +1,4 @@
-//! Events with an argument, of which an operation keeps what it was told.
+//! Events with an argument, which an operation remembers.
 
 use std::any::Any;
 
@@ -10,8 +10,8 @@ use purgatory::{DelayedOperation, Outcome, Purgatory};
 
 use super::{MS, assert_nothing_left, by_hand, check, failpoints::Failpoint};
 
-/// Waits for both flags. An argument is the number of the flag that was set: the other one is not
-/// looked at. A check without an argument looks at both.
+/// An operation that waits for both flags. An argument is the number of the flag that was set, and
+/// the check looks only at that one. A check without an argument looks at both.
 struct Told {
     flags: [Arc<AtomicBool>; 2],
     told: [bool; 2],
@@ -45,8 +45,8 @@ fn set(purgatory: &Purgatory<u8, Told>, flags: &[Arc<AtomicBool>; 2], flag: usiz
     purgatory.check_and_complete_with(&1, &flag);
 }
 
-/// Two events with an argument each, and the call that parks the operation before or beside them.
-/// However they are merged, the operation hears of both.
+/// Two events with an argument each race the park of the operation, or come after it. However they
+/// interleave, the operation learns of both.
 fn told_of_both(faults: &[Failpoint], parked_first: bool, keys: &'static [u8]) {
     check(faults, move || {
         let (_timer, purgatory) = by_hand();

@@ -1,4 +1,4 @@
-//! The failpoints of the crate, each with the fault that it plants.
+//! The failpoints of the crate, and the fault that each of them plants.
 
 use purgatory::sync;
 
@@ -11,9 +11,9 @@ pub(crate) enum Failpoint {
     EventLeavesVersion,
     /// An event that finds an operation under check leaves its holder no request.
     EventLeavesNoRequest,
-    /// A sweep that finds nothing parked plans no other, whoever parks meanwhile.
+    /// A sweep that finds no operation plans no other, even if one is parked meanwhile.
     IdleSweepLooksOnce,
-    /// A look for the shards that are made leaves nothing for the thread that is making another.
+    /// A look at the shards that exist leaves no word for the thread that is making another one.
     LookPassesTheUnmade,
     /// An end that finds an operation under check leaves its holder no request.
     ExpiryLeavesNoRequest,
@@ -23,33 +23,33 @@ pub(crate) enum Failpoint {
     ExpiryRemovesCheckedOut,
     /// A future that is dropped leaves its operation parked.
     DroppedFutureLeavesOperation,
-    /// A poll leaves no waker where the answer will come.
+    /// A poll leaves no waker in the place where the answer will be put.
     PollLeavesNoWaker,
-    /// A poll leaves the waker of an earlier one in place.
+    /// A poll leaves the waker of an earlier poll in place.
     FirstWakerStays,
     /// A poll does not follow its wait to another shard.
     PollStaysBehind,
-    /// A poll or a drop that follows a wait does not look whether it has moved on.
+    /// A poll or a drop that follows a wait does not check whether the wait has moved on.
     MovedIsLookedForOnce,
-    /// A wait whose answer can be taken still has its place for a moment.
+    /// For a moment, a wait whose answer can be taken still has its place.
     AnsweredKeepsPlace,
-    /// An answer that was made does not wake the task that polled meanwhile.
+    /// An answer does not wake a task that polled while it was made.
     AnswerMissesPoll,
     /// A shutdown leaves the shards open.
     ShutdownClosesNoShard,
-    /// `fail_all` also fails an expectation that came after it began, while others go on.
+    /// `fail_all` also fails a request that came after it began, while earlier ones go on.
     FailsWhatCameAfter,
-    /// A stream that has left its waker does not look for a reply again.
+    /// A stream does not look for a reply again after it has left its waker.
     StreamLooksOnce,
     /// A delivery finds its request under one lock hold and answers it under the next.
     HandsOverInTwoHolds,
-    /// A request of a scope does not look whether the scope was closed.
+    /// A request of a scope does not check whether the scope was closed.
     ClosedScopeExpects,
     /// A wait for a key's value compares it under one lock hold and parks under the next.
     ValueComparedUnlocked,
     /// An advance compares its epoch under one lock hold and stores its value under the next.
     EpochComparedUnlocked,
-    /// A new epoch answers the waits of the last that its value reaches.
+    /// A new epoch answers the last epoch's waits that its value reaches.
     EpochAnswersLast,
     /// A report compares its epoch under one lock hold and counts under the next.
     ReportEpochComparedUnlocked,
@@ -59,23 +59,23 @@ pub(crate) enum Failpoint {
     ReportAdvancesUnlocked,
     /// The waits of a group are cancelled after its set is removed and unlocked.
     RemovalCancelsUnlocked,
-    /// A member joins a set though it is not caught up.
+    /// A member joins a set although it has not caught up.
     JoinerNeedsNothing,
     /// A wait on a monitor does not check whether all keys were signalled while it was parked.
     WaitTrustsEarlierWalk,
     /// A request looks for permits under one lock hold and joins its line under the next.
     FreeComparedUnlocked,
-    /// A head that leaves its line has the next not served.
+    /// When the head leaves its line, the next request is not served.
     HeadLeavesUnserved,
-    /// A guard returns the permits of a lease that was lost.
+    /// A guard returns the permits of a lost lease.
     LostLeaseReturns,
-    /// The time to live of a lease that was handed over begins although it was renewed.
+    /// The time to live of a lease begins at its hand-over although the lease was renewed.
     BeginOverridesRenewal,
     /// A request joins a line that is closed.
     ClosedIsJoined,
 }
 
-/// Plants a fault, or none, for the models that this thread of the machine runs.
+/// Plants a fault, or none, for the models that this OS thread runs.
 pub(crate) fn plant(fault: Option<Failpoint>) {
     sync::plant(fault.map(|fault| format!("{fault:?}")));
 }

@@ -1,9 +1,9 @@
-//! Every interleaving of the small cores, on the shipped code: `just loom`, or
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p purgatory --features __loom --test loom`.
+//! Tries every interleaving of small models on the shipped code: `just loom`, or `RUSTFLAGS="--cfg
+//! loom" cargo test --release -p purgatory --features __loom --test loom`.
 //!
-//! Each model runs as it is, where no interleaving may fail, and then with a fault planted in the
-//! line under test, where one must. Conditions are read and written `Relaxed`: the guarantees of
-//! the purgatory need no help from them.
+//! Each model runs on the code as it is, where no interleaving may fail. Then it runs with each of
+//! its faults planted in the code under test, and some interleaving has to fail. Conditions are
+//! read and written `Relaxed`: the purgatory's guarantees need no ordering from them.
 
 #![cfg(loom)]
 
@@ -47,14 +47,14 @@ use self::failpoints::{Failpoint, plant};
 use Act::{Cancel, Event, EventForOne, Park, Set, Signal, Time};
 use Outcome::{Completed, Expired};
 
-/// The bound of the search; beyond it these models show nothing new.
+/// The bound of the search. A higher one shows nothing new in these models.
 const PREEMPTIONS: usize = 5;
 const MS: Duration = Duration::from_millis(1);
 
-/// Waits until all its flags are set.
+/// An operation that waits until all its flags are set.
 struct Op {
     flags: Vec<Arc<AtomicBool>>,
-    /// Its check panics instead.
+    /// Whether the check panics instead, once the flags are set.
     panics: bool,
     endings: std::sync::Arc<Mutex<Vec<Outcome>>>,
 }
@@ -79,16 +79,17 @@ enum Act {
     /// Sets a flag, then signals a key, or signals it for one waiter.
     Event(usize, u8),
     EventForOne(usize, u8),
-    /// Sets a flag alone.
+    /// Sets a flag without an event.
     Set(usize),
-    /// The event alone.
+    /// Signals a key without setting a flag.
     Signal(u8),
     Cancel(u8),
-    /// A millisecond passes.
+    /// Lets a millisecond pass.
     Time,
 }
 
-/// The state that the threads of a model share; sharing it is no part of the model.
+/// The state that a model's threads share. They share it by std's `Arc`, which is no part of the
+/// model.
 struct Setup {
     timer: ManualTimer,
     purgatory: Purgatory<u8, Op>,
@@ -169,7 +170,7 @@ impl Setup {
         }
     }
 
-    /// Another thread that does this.
+    /// Acts on another thread.
     fn elsewhere<T: 'static>(
         self: &Shared,
         act: impl FnOnce(&Setup) -> T + 'static,
@@ -177,7 +178,7 @@ impl Setup {
         beside(self, |setup| act(setup))
     }
 
-    /// Acts of this thread alone.
+    /// Acts on this thread alone.
     fn alone(self: Shared, acts: &[Act]) -> Shared {
         for &act in acts {
             self.act(act);
@@ -185,7 +186,7 @@ impl Setup {
         self
     }
 
-    /// Acts of other threads, one each, while this thread does its own.
+    /// Acts on other threads, one act each, while this thread does its own acts.
     fn race<const N: usize>(self: Shared, others: [Act; N], own: &[Act]) -> Shared {
         let others = others.map(|act| self.elsewhere(move |setup| setup.act(act)));
         let setup = self.alone(own);
@@ -195,7 +196,7 @@ impl Setup {
         setup
     }
 
-    /// Checks the end: one of these outcomes, once, and nothing remains.
+    /// Checks that one operation has ended, as one of these outcomes, and that nothing is left.
     #[track_caller]
     fn assert_ended_once(&self, allowed: &[Outcome]) {
         let endings = self.endings.lock().unwrap();
@@ -210,7 +211,7 @@ impl Setup {
     }
 }
 
-/// Another thread that does this with a handle of its own.
+/// Acts on another thread, through a handle of its own.
 fn beside<H: Clone + 'static, T: 'static>(
     handle: &H,
     act: impl FnOnce(&H) -> T + 'static,
@@ -236,8 +237,8 @@ fn ending<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
 const CANCELLED: Outcome = Outcome::Cancelled(CancelReason::Requested(Reason::text("loom")));
 static CANCELLED_ONLY: [Outcome; 1] = [CANCELLED];
 
-/// Runs `model` in every interleaving; then with each of `faults` planted, which one of them must
-/// show.
+/// Runs `model` in every interleaving; then with each of `faults` planted, which some interleaving
+/// has to show.
 fn check(faults: &[Failpoint], model: impl Fn() + Copy + Send + Sync + 'static) {
     let explore = |fault| {
         plant(fault);
@@ -269,14 +270,14 @@ fn check(faults: &[Failpoint], model: impl Fn() + Copy + Send + Sync + 'static) 
     }
 }
 
-/// Prints a line of the test that this is: others run beside it.
+/// Prints a line with the name of the running test, since other tests run beside it.
 fn tell(what: String) {
     let test = std::thread::current();
     println!("{}: {what}", test.name().unwrap_or_default());
 }
 
-/// Runs `first` alone, then one act on each of the other threads beside this thread's own. The
-/// parked operation ends once, as one of these outcomes, and nothing remains.
+/// Runs `first` alone, then one act on each of the other threads beside this thread's own acts. The
+/// parked operation has to end once, as one of these outcomes, and nothing may be left.
 fn race<const N: usize>(
     faults: &[Failpoint],
     first: &'static [Act],
@@ -292,30 +293,30 @@ fn race<const N: usize>(
     });
 }
 
-/// Neighbouring keys are in different shards: 1 and 2; every second one shares a shard and a
+/// Neighbouring keys, such as 1 and 2, are in different shards. Keys 1 and 3 share a shard and a
 /// version.
 const ONE_KEY: &[u8] = &[1];
 const TWO_SHARDS: &[u8] = &[1, 2];
 const ONE_SHARD: &[u8] = &[1, 3];
 const FIVE: &[u8] = &[1, 2, 3, 4, 5];
 
-/// Both flags are needed; each is set before an event of its own.
+/// The operation needs both flags; each is set before an event of its own.
 const BOTH: &[usize] = &[0, 1];
 
-/// An event that falls between check and watch is counted.
+/// The faults by which a park misses an event between its check and its watch.
 const MISSED: [Failpoint; 2] = [
     Failpoint::ParkSkipsVersionCheck,
     Failpoint::EventLeavesVersion,
 ];
 
-/// An event finds the operation while its parker still watches further keys.
+/// The same, and the fault of an event that finds the operation while its parker checks it again.
 const WHILE_WATCHING: [Failpoint; 3] = [
     Failpoint::ParkSkipsVersionCheck,
     Failpoint::EventLeavesVersion,
     Failpoint::EventLeavesNoRequest,
 ];
 
-/// An operation, as it is parked, against the event of one of its keys.
+/// An operation is parked while an event of one of its keys comes.
 #[test]
 fn park_against_event_of_each_key() {
     let one_key: &[Failpoint] = &MISSED;
@@ -336,7 +337,7 @@ fn park_against_event_of_each_key() {
     }
 }
 
-/// An event for one, between the check of one that parks and its watch, or before, or after.
+/// A park is not missed by an event for one, whether that comes before, during or after it.
 #[test]
 fn park_against_an_event_for_one() {
     race(
@@ -348,7 +349,7 @@ fn park_against_an_event_for_one() {
     );
 }
 
-/// Two jobs, each signalled to one waiter, and two waiters: none goes on waiting while there is a
+/// Two jobs are each signalled to one of two waiters: no waiter goes on waiting while there is a
 /// job.
 #[test]
 fn two_events_for_one_against_each_other() {
@@ -383,7 +384,7 @@ fn two_events_for_one_against_each_other() {
     });
 }
 
-/// Two events, one on each shard of an operation that is being parked.
+/// An operation is parked while two events come, one in each of its shards.
 #[test]
 fn park_against_two_events() {
     let others = [Event(0, 1), Event(1, 2)];
@@ -405,13 +406,13 @@ fn park_against_expiry() {
     ] {
         check(&[fault], move || {
             let setup = Setup::new().race([Time], &[Park(&[0], keys)]);
-            // Once more, when it was parked after the other's step.
+            // Once more, in case the operation was parked after the other thread's step.
             setup.alone(&[Time]).assert_ended_once(&[Expired]);
         });
     }
 }
 
-/// An operation under a key is cancelled with it, and not left to expire.
+/// An operation that is parked under a key is cancelled with it, and is not left to expire.
 #[test]
 fn park_against_cancel() {
     for (fault, keys, key) in [
@@ -436,7 +437,7 @@ fn park_against_cancel() {
     }
 }
 
-/// The first key is cancelled while its operation is attempted for the second, in another shard.
+/// The first key is cancelled while an event of the second, in another shard, checks the operation.
 #[test]
 fn cancel_in_one_shard_against_event_in_another() {
     let faults = [
@@ -452,8 +453,8 @@ fn cancel_in_one_shard_against_event_in_another() {
     );
 }
 
-/// One shard's wheel advances while an event in another shard finds the watch of the operation that
-/// expires.
+/// One shard's wheel advances while an event in another shard finds the watch of the expiring
+/// operation.
 #[test]
 fn expiry_in_one_shard_against_event_in_another() {
     let faults = [
@@ -469,7 +470,7 @@ fn expiry_in_one_shard_against_event_in_another() {
     );
 }
 
-/// An expiry or a cancel, while an event has the operation checked.
+/// An operation expires or is cancelled while an event has it checked.
 #[test]
 fn event_against_expiry_and_cancel() {
     for (end, outcome) in [(Time, &[Expired]), (Cancel(1), &CANCELLED_ONLY)] {
@@ -480,8 +481,8 @@ fn event_against_expiry_and_cancel() {
     }
 }
 
-/// A permit of `max_parked` is taken once and given back once. The planted fault is about the
-/// event: lost permits need no race (behaviour: `a_refusal_names_the_bound`).
+/// A place of `max_parked` is taken once and given back once. The planted fault is about the event:
+/// a lost place needs no race (behaviour: `a_refusal_names_the_bound`).
 #[test]
 fn permit_against_event() {
     for keys in [ONE_KEY, TWO_SHARDS] {
@@ -518,7 +519,7 @@ fn event_against_event() {
     );
 }
 
-/// A walk takes two of three waiters in its first step. The event that meets those under check
+/// A walk checks two of three waiters in its first step. An event that meets waiters under check
 /// leaves its request with each.
 #[test]
 fn walk_of_two_steps_against_an_event() {
@@ -537,17 +538,17 @@ fn completing_event_against_expiry() {
     race(&faults, park, [Event(0, 1)], &[Time], &[Completed, Expired]);
 }
 
-/// Three at once: one parks, one completes, and time runs out.
+/// One thread parks, one completes, and on a third the time runs out.
 #[test]
 fn park_against_event_against_expiry() {
     check(&[Failpoint::ExpiryLeavesNoRequest], || {
         let setup = Setup::new().race([Event(0, 1), Time], &[Park(BOTH, ONE_KEY)]);
-        // Once more, when it was parked after the other's step.
+        // Once more, in case the operation was parked after the other thread's step.
         setup.alone(&[Time]).assert_ended_once(&[Expired]);
     });
 }
 
-/// A check that panics while another event finds it under way.
+/// A check panics while another event finds the operation under check.
 #[test]
 fn panicking_check_against_event() {
     check(&[Failpoint::EventLeavesNoRequest], || {
@@ -565,7 +566,7 @@ fn panicking_check_against_event() {
     });
 }
 
-/// A sweep that is on its way, against an event or a cancel: one outcome, and nothing stays.
+/// A sweep races an event or a cancel: the operation ends once, and nothing is left.
 #[test]
 fn a_sweep_against_event_and_cancel() {
     let rechecking = || Setup::with(|builder| builder.recheck_every(MS));
@@ -585,8 +586,8 @@ fn a_sweep_against_event_and_cancel() {
     }
 }
 
-/// A condition that comes true without an event, and then a sweep, against a check that is under
-/// way: the sweep or the holder of the operation finds it.
+/// A condition becomes true without an event before a sweep, while a check is under way: the sweep
+/// or the holder of the operation notices it.
 #[test]
 fn a_sweep_against_an_early_check() {
     for keys in [ONE_KEY, TWO_SHARDS] {
@@ -599,18 +600,17 @@ fn a_sweep_against_an_early_check() {
     }
 }
 
-/// A sweep that finds nothing parked, against an operation that is parked under `keys` meanwhile:
-/// another sweep comes.
+/// A sweep finds no operation while one is parked under `keys`: another sweep has to come.
 fn idle_sweep_against_a_park(keys: &'static [u8]) {
     let setup = Setup::with(|builder| builder.recheck_every(MS));
     setup.park(setup.op(&[1]), ONE_KEY, 9 * MS);
-    let setup = setup.alone(&[Set(1), Signal(1)]); // it is over; its sweep is still planned
+    let setup = setup.alone(&[Set(1), Signal(1)]); // its sweep is still planned
     setup.endings.lock().unwrap().clear();
 
     let parks = setup.elsewhere(move |setup| setup.park(setup.op(&[0]), keys, 9 * MS));
     let setup = setup.alone(&[Time]);
     parks.join().unwrap();
-    let setup = setup.alone(&[Set(0), Time, Time]); // and no event
+    let setup = setup.alone(&[Set(0), Time, Time]); // no event
     setup.assert_ended_once(&[Completed]);
 }
 
@@ -621,7 +621,7 @@ fn an_idle_sweep_against_a_park() {
     });
 }
 
-/// The operation goes to a shard of its own, which is made as it is parked.
+/// The operation is parked in a shard of its own, which is made meanwhile.
 #[test]
 fn an_idle_sweep_against_the_making_of_a_shard() {
     check(&[Failpoint::LookPassesTheUnmade], || {
@@ -630,7 +630,7 @@ fn an_idle_sweep_against_the_making_of_a_shard() {
     });
 }
 
-/// The last check of an operation whose time is up, against an event: one of the two ends it.
+/// An operation's last check at its expiry races an event: one of the two ends it.
 #[test]
 fn last_check_against_event() {
     for keys in [ONE_KEY, TWO_SHARDS] {

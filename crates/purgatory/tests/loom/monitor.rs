@@ -1,5 +1,4 @@
-//! Changes of a monitor's state against waits for them: a wait gets its value in every
-//! interleaving.
+//! Changes of a monitor's state race waits for them: in every interleaving, a wait gets its value.
 
 use purgatory::Monitor;
 use timer_core::ManualTimer;
@@ -9,16 +8,16 @@ use super::{
     by_hand, check, ending, failpoints::Failpoint,
 };
 
-/// A state: the number of jobs that wait for a worker.
+/// A monitor whose state is the number of jobs to be done.
 type Jobs = Monitor<u8, usize>;
 
-/// Jobs on a manual timer.
+/// Creates a monitor of jobs on a manual timer.
 fn jobs() -> (ManualTimer, Jobs) {
     let (timer, purgatory) = by_hand();
     (timer, Monitor::over(purgatory, 0))
 }
 
-/// A wait for a job under these keys, as one is added.
+/// A worker waits for a job under these keys while one is added.
 fn change_against_wait(faults: &[Failpoint], keys: &'static [u8], add: fn(&Jobs)) {
     check(faults, move || {
         let (_timer, jobs) = jobs();
@@ -53,7 +52,7 @@ fn update_of_a_key_against_wait() {
     change_against_wait(&WHILE_WATCHING, TWO_SHARDS, of_second_key);
 }
 
-/// Two updates each bring half of the state for which a parked wait waits.
+/// Two updates each bring half of the state that a parked wait needs.
 #[test]
 fn two_updates_against_each_other() {
     check(&[Failpoint::EventLeavesNoRequest], || {

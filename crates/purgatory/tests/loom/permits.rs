@@ -1,4 +1,4 @@
-//! Permits: none is lost or given twice, and no request is left waiting for one that is free.
+//! Permits: none is lost or given twice, and no request is left waiting for a free one.
 
 use loom::thread;
 use purgatory::{CancelReason, Permits, WaitError, sync::make_late};
@@ -12,13 +12,13 @@ fn permits(limit: u64) -> (ManualTimer, Permits) {
     (timer, permits.unwrap())
 }
 
-/// Nothing is taken, and nothing waits.
+/// Asserts that no permit is taken and no request waits.
 #[track_caller]
 fn assert_idle(permits: &Permits) {
     assert_eq!((permits.taken(), permits.waits().len()), (0, 0));
 }
 
-/// A permit is returned as another request comes.
+/// A permit is returned while another request comes.
 #[test]
 fn release_against_acquire() {
     check(&[Failpoint::FreeComparedUnlocked], || {
@@ -34,7 +34,8 @@ fn release_against_acquire() {
     });
 }
 
-/// A permit is returned, too few for the head, as the head goes: the next has it.
+/// One permit, too few for the head, is returned while the head is dropped: the next request gets
+/// it.
 #[test]
 fn release_against_drop_of_head() {
     check(&[Failpoint::HeadLeavesUnserved], || {
@@ -52,8 +53,8 @@ fn release_against_drop_of_head() {
     });
 }
 
-/// A guard that is dropped untaken is one permit, not two. No fault fits: the guard's own event
-/// does for the next.
+/// A granted permit whose future is dropped is returned once, not twice. No fault fits: the guard's
+/// own event serves the next request.
 #[test]
 fn dropped_permit_counts_once() {
     check(&[], || {
@@ -71,7 +72,8 @@ fn dropped_permit_counts_once() {
     });
 }
 
-/// A lease expires as its holder returns it: its permit goes to the next, and to nobody else.
+/// A lease expires while its holder returns it: the next request gets its permit, and no other
+/// does.
 #[test]
 fn release_against_expiry_of_lease() {
     check(&[Failpoint::LostLeaseReturns], || {
@@ -92,8 +94,8 @@ fn release_against_expiry_of_lease() {
     });
 }
 
-/// A lease expires as it is renewed: it is renewed, or the next has it. No fault fits: its entry is
-/// there or gone.
+/// A lease expires while it is renewed: the renewal succeeds, or the next request gets it. No fault
+/// fits: the lease's entry is there or gone.
 #[test]
 fn renewal_against_expiry_of_lease() {
     check(&[], || {
@@ -114,7 +116,7 @@ fn renewal_against_expiry_of_lease() {
     });
 }
 
-/// A lease is handed over, and renewed by its new holder before its time to live has begun.
+/// A lease is handed over, and its new holder renews it before its time to live has begun.
 #[test]
 fn hand_over_of_lease_against_its_renewal() {
     check(&[Failpoint::BeginOverridesRenewal], || {
@@ -137,8 +139,8 @@ fn hand_over_of_lease_against_its_renewal() {
     });
 }
 
-/// All waits are cancelled as a permit returns: the key is forgotten once, by either. No fault fits: to
-/// serve a key that was forgotten panics under the lock, which ends a model's process.
+/// All waits are cancelled while a permit returns: one of the two forgets the key. No fault fits:
+/// serving a forgotten key panics under the lock, which ends a model's process.
 #[test]
 fn cancel_of_all_against_release() {
     check(&[], || {
@@ -157,7 +159,7 @@ fn cancel_of_all_against_release() {
     });
 }
 
-/// The permits are closed as another request comes: it does not wait for ever.
+/// The permits are closed while another request comes: the request does not wait for ever.
 #[test]
 fn close_against_acquire() {
     check(&[Failpoint::ClosedIsJoined], || {
@@ -176,7 +178,7 @@ fn close_against_acquire() {
     });
 }
 
-/// Permits with keys, of which key 1 has a shard that is made as it is first used.
+/// Permits with keys; the shard of key 1 is made when it is first used.
 fn late_permits() -> (ManualTimer, Permits<u64>) {
     make_late();
     let timer = ManualTimer::new();
@@ -184,7 +186,7 @@ fn late_permits() -> (ManualTimer, Permits<u64>) {
     (timer, permits.build().unwrap())
 }
 
-/// The limit changes as the shard of a key is made: a request that waits there is served.
+/// The limit rises while a key's shard is made: a request that waits there is served.
 #[test]
 fn change_of_the_limit_against_the_making_of_a_shard() {
     check(&[Failpoint::LookPassesTheUnmade], || {
@@ -199,7 +201,7 @@ fn change_of_the_limit_against_the_making_of_a_shard() {
     });
 }
 
-/// The permits are closed as the shard of a key is made: a request that waits there is cancelled.
+/// The permits are closed while a key's shard is made: a request that waits there is cancelled.
 #[test]
 fn close_against_the_making_of_a_shard() {
     check(&[Failpoint::LookPassesTheUnmade], || {

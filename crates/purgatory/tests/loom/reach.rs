@@ -1,4 +1,4 @@
-//! Taking out what is parked, while its keys are signalled.
+//! Operations are taken out while their keys are signalled.
 
 use purgatory::DelayedOperation;
 
@@ -8,7 +8,7 @@ use super::{
     failpoints::Failpoint,
 };
 
-/// Takes the operations of a key while another thread acts. Each operation is taken or ends, once.
+/// Takes a key's operations out while another thread acts. The operation is taken or ends, once.
 fn taken_or_ended(park: Act, other: Act, key: u8) {
     check(&[Failpoint::EndedStaysListed], move || {
         let setup = Setup::new().alone(&[park]);
@@ -19,7 +19,7 @@ fn taken_or_ended(park: Act, other: Act, key: u8) {
         for operation in taken {
             operation.on_complete(purgatory::Outcome::Completed);
         }
-        // One under check may wait on. It is named, and it is still there.
+        // An operation under check may wait on. Its id is returned, and it can still be taken.
         if let [id] = under_check[..] {
             let found = setup.purgatory.take(id).reached();
             let ended = setup.endings.lock().unwrap().len();
@@ -34,7 +34,7 @@ fn taken_or_ended(park: Act, other: Act, key: u8) {
 #[test]
 fn take_against_an_event_of_another_key() {
     taken_or_ended(Park(&[0], TWO_SHARDS), Event(0, 2), 1);
-    // Its check stays false: it waits on when it is not taken.
+    // Its check stays false: unless it is taken, it waits on.
     taken_or_ended(Park(BOTH, TWO_SHARDS), Event(0, 2), 1);
 }
 

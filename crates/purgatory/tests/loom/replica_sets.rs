@@ -1,4 +1,4 @@
-//! Replica sets: reports against whatever changes the set meanwhile.
+//! Replica sets: reports race changes of the set.
 
 use purgatory::{CancelReason, ReplicaSets, Rule, WaitError};
 use timer_core::ManualTimer;
@@ -16,7 +16,7 @@ struct Sets {
 }
 
 impl Sets {
-    /// A group in epoch 0.
+    /// Creates a group in epoch 0.
     fn new(members: &[(u8, u64)], rule: Rule) -> Self {
         let _timer = ManualTimer::new();
         let sets = ReplicaSets::builder("loom").timer(&_timer);
@@ -27,7 +27,7 @@ impl Sets {
         Sets { sets, _timer }
     }
 
-    /// The end of a wait of this epoch; `None` while it goes on.
+    /// Waits for a value in this epoch.
     fn wait(&self, epoch: u64, value: u64) -> purgatory::WaitFuture<u64> {
         self.sets.in_epoch(&GROUP, epoch).wait_for(value, MS)
     }
@@ -40,8 +40,8 @@ fn epoch_over(ended: Option<Result<u64, WaitError>>) -> bool {
     )
 }
 
-/// A member that joins meanwhile is in the last epoch, and in the new one with the others, or is
-/// refused.
+/// A member joins while an epoch begins: it is in the last epoch, and in the new one with the
+/// others, or it is refused.
 #[test]
 fn join_against_an_epoch_of_the_same_members() {
     check(&[Failpoint::SetChangedInCopy], || {
@@ -59,7 +59,7 @@ fn join_against_an_epoch_of_the_same_members() {
     });
 }
 
-/// The report that acknowledges comes before the new epoch, or is refused.
+/// An acknowledging report races a new epoch: it comes first, or it is refused.
 #[test]
 fn acknowledging_report_against_a_new_epoch() {
     check(&[Failpoint::ReportEpochComparedUnlocked], || {
@@ -79,8 +79,8 @@ fn acknowledging_report_against_a_new_epoch() {
     });
 }
 
-/// A leader steps down in its own epoch. The report comes before that, or is refused; the wait is met,
-/// cancelled or refused, and never stays.
+/// A leader steps down in its own epoch. A report comes first or is refused; a wait is met,
+/// cancelled or refused, and is never left.
 #[test]
 fn stepping_down_against_wait_and_report() {
     let faults = [
@@ -107,7 +107,7 @@ fn stepping_down_against_wait_and_report() {
     });
 }
 
-/// The wait ends once, and nothing of the group stays.
+/// A report races the removal of its group: the wait ends once, and nothing of the group is left.
 #[test]
 fn report_against_removal() {
     check(&[Failpoint::ReportAdvancesUnlocked], || {
@@ -126,7 +126,7 @@ fn report_against_removal() {
     });
 }
 
-/// A group is removed while one is made of the same name: there is none, or one that works.
+/// A group is removed while one of the same name is made: there is none, or one that works.
 #[test]
 fn removal_of_no_set_against_a_first_set() {
     check(&[], || {
@@ -144,8 +144,8 @@ fn removal_of_no_set_against_a_first_set() {
     });
 }
 
-/// A group is removed, and made again in the same epoch: no value of the new one meets a wait of the
-/// one that is gone.
+/// A group is removed and made again in the same epoch: no value of the new group meets a wait of
+/// the removed one.
 #[test]
 fn removal_against_the_next_set_of_the_same_epoch() {
     check(&[Failpoint::RemovalCancelsUnlocked], || {
@@ -165,12 +165,12 @@ fn removal_against_the_next_set_of_the_same_epoch() {
     });
 }
 
-/// A member that lacks the record joins before it is acknowledged, and holds it back, or is refused.
+/// A member that lacks the record joins before it is acknowledged and holds it back, or is refused.
 #[test]
 fn report_against_join() {
     check(&[Failpoint::JoinerNeedsNothing], || {
         let model = Sets::new(&[(A, 1), (B, 0)], Rule::all());
-        // In the epoch it starts at 0: B has what the leader has.
+        // In epoch 1 the leader starts at 0, so B has all that it has.
         model
             .sets
             .set(&GROUP, 1, [(A, 0), (B, 0)], 0, Rule::all())
@@ -196,7 +196,7 @@ fn report_against_join() {
     });
 }
 
-/// The wait sees the watermark as it parks, or the report finds the wait. Its callback runs once.
+/// A wait sees the watermark as it is parked, or the report finds the wait. Its callback runs once.
 #[test]
 fn report_against_park() {
     check(&[Failpoint::ValueComparedUnlocked], || {

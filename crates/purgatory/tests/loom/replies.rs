@@ -1,4 +1,4 @@
-//! Replies against everything that may end them.
+//! Replies against everything that can end them.
 
 use std::{
     sync::Arc,
@@ -17,27 +17,27 @@ use super::{
     failpoints::Failpoint,
 };
 
-/// Replies on a manual timer.
+/// Creates replies on a manual timer.
 pub(super) fn replies<V: Send + 'static>() -> (ManualTimer, Replies<u8, V>) {
     let timer = ManualTimer::new();
     let replies = Replies::on(&timer, "loom").unwrap();
     (timer, replies)
 }
 
-/// Scopes of one client on a manual timer.
+/// Creates a client's scopes on a manual timer.
 fn client() -> (ManualTimer, ReplyScope<u8>) {
     let timer = ManualTimer::new();
     let client = ReplyScope::on(&timer, "loom").unwrap();
     (timer, client)
 }
 
-/// A scope on a manual timer, with its waits.
+/// Creates a scope on a manual timer, and its waits.
 fn scope() -> (ManualTimer, Waits<(u64, u64)>, ReplyScope<u8>) {
     let (timer, client) = client();
     (timer, client.waits(), client)
 }
 
-/// A value is taken, or handed back and the time ran out.
+/// A value races its request's timeout: it is delivered, or handed back because the time ran out.
 #[test]
 fn reply_against_its_time() {
     check(&[Failpoint::HandsOverInTwoHolds], || {
@@ -55,7 +55,7 @@ fn reply_against_its_time() {
     });
 }
 
-/// A reply that its future has taken has no place any more, so that another one can be expected.
+/// A reply whose answer was taken has given its place back, so that another one can be expected.
 #[test]
 fn place_of_reply_against_its_answer() {
     check(&[Failpoint::AnsweredKeepsPlace], || {
@@ -71,8 +71,8 @@ fn place_of_reply_against_its_answer() {
     });
 }
 
-/// A client goes and another expects a reply under its key: one of the two has the value, or it is
-/// handed back.
+/// A client drops its request while another expects a reply under the same key: one of the two gets
+/// the value, or it is handed back.
 #[test]
 fn reply_against_its_client_that_goes() {
     check(&[Failpoint::DroppedFutureLeavesOperation], || {
@@ -113,8 +113,8 @@ fn one_key_expected_twice() {
     });
 }
 
-/// All fail at once, though shards are emptied one after another (that of key 2 first): a reply
-/// expected after one that did not fail does not fail either.
+/// `fail_all` acts at one moment, although it empties the shards one at a time (that of key 2
+/// first): it fails no request that was expected after one that it spared.
 #[test]
 fn all_fail_against_expecting_two() {
     check(&[Failpoint::FailsWhatCameAfter], || {
@@ -128,7 +128,7 @@ fn all_fail_against_expecting_two() {
     });
 }
 
-/// A reply is refused, or ended by the shutdown.
+/// A request is refused, or the shutdown ends it.
 #[test]
 fn expecting_against_shutdown() {
     check(&[Failpoint::ShutdownClosesNoShard], || {
@@ -146,8 +146,8 @@ fn expecting_against_shutdown() {
     });
 }
 
-/// A request that is asked as its scope closes is failed or refused: none waits for a reply that
-/// cannot come, and the close counts what it failed.
+/// A request comes while its scope closes: it fails or is refused, so that none waits for a reply
+/// that cannot come. The close counts the requests that it failed.
 #[test]
 fn closing_scope_against_expect() {
     check(&[Failpoint::ClosedScopeExpects], || {
@@ -166,9 +166,9 @@ fn closing_scope_against_expect() {
     });
 }
 
-/// The set that fails is fixed at one moment: of a scope's requests a later one does not fail
-/// without the earlier, and one that does not fail can have its reply. No fault fits: the list is
-/// emptied under one lock.
+/// The set of requests that fail is fixed at one moment: none fails without the earlier ones of its
+/// scope, and one that does not fail can get its reply. No fault fits: the list is emptied under
+/// one lock.
 #[test]
 fn fail_scope_against_expect() {
     check(&[], || {
@@ -189,7 +189,7 @@ fn fail_scope_against_expect() {
     });
 }
 
-/// A request has its reply, or fails and hands the reply back as late.
+/// A request gets its reply, or fails, and the reply is handed back as late.
 #[test]
 fn fail_scope_against_deliver() {
     check(&[Failpoint::HandsOverInTwoHolds], || {
@@ -208,8 +208,8 @@ fn fail_scope_against_deliver() {
     });
 }
 
-/// A peer that guesses the number of a request is delivered to it or refused, and the request goes
-/// on. No fault fits: a request gets its number and its place under one lock.
+/// A peer guesses the number of a request: its reply is delivered, or it is refused and the request
+/// goes on. No fault fits: a request gets its number and its place under one lock.
 #[test]
 fn guessed_reply_against_expect() {
     check(&[], || {
@@ -223,8 +223,8 @@ fn guessed_reply_against_expect() {
     });
 }
 
-/// A request moves as its reply comes under the old number: it has the reply, or goes on under the
-/// new one. Its task is woken for either.
+/// A request moves while its reply comes under the old number: it gets the reply, or goes on under
+/// the new number. Its task is woken for either.
 #[test]
 fn reassign_against_deliver() {
     check(&[Failpoint::HandsOverInTwoHolds], || {
@@ -243,8 +243,8 @@ fn reassign_against_deliver() {
     });
 }
 
-/// A request moves to another shard, and back or not, as its task polls: the task is woken for the
-/// reply there.
+/// A request moves to another shard, and in one case back, while its task polls: the task is woken
+/// for the reply there.
 #[test]
 fn reassign_against_poll() {
     for (and_back, fault) in [
@@ -273,8 +273,8 @@ fn reassign_against_poll() {
     }
 }
 
-/// A future is dropped, its request cancelled or given another time by its id, as that moves to
-/// another shard and back: it is found.
+/// A request moves to another shard and back while it is dropped, cancelled or rescheduled by its
+/// id: it is found.
 #[test]
 fn reassign_back_against_reach() {
     for act in ["drop", "cancel", "reschedule"] {
@@ -307,7 +307,7 @@ fn reassign_back_against_reach() {
     }
 }
 
-/// A future is dropped, or its time runs out, as its request moves: nothing is left in either
+/// A request moves while its future is dropped or its time runs out: nothing is left in either
 /// shard.
 #[test]
 fn reassign_against_its_end() {
@@ -328,7 +328,7 @@ fn reassign_against_its_end() {
             }
             network.join().unwrap();
             if let Some(reply) = &mut reply {
-                // Once more, when it moved to a shard that time had passed by.
+                // Once more, in case it moved to a shard whose wheel had already advanced.
                 timer.advance(MS);
                 assert_eq!(ending(reply), Some(Err(WaitError::Expired)));
             }
@@ -338,8 +338,8 @@ fn reassign_against_its_end() {
     }
 }
 
-/// A request moves as its scope fails: it fails there, or has moved. No fault fits: each has the lock
-/// of the scope it moves from.
+/// A request moves while its scope fails: it fails there, or has moved. No fault fits: both calls
+/// lock the scope that it moves from.
 #[test]
 fn reassign_against_fail_all() {
     check(&[], || {
@@ -356,8 +356,7 @@ fn reassign_against_fail_all() {
     });
 }
 
-/// Two scopes exchange requests: neither waits for the other's lock for ever. No fault fits: loom
-/// finds a lock that is never had.
+/// Two scopes exchange requests without a deadlock. No fault fits: loom itself finds deadlocks.
 #[test]
 fn reassign_against_reassign() {
     check(&[], || {
@@ -373,7 +372,7 @@ fn reassign_against_reassign() {
     });
 }
 
-/// A request moves as the client shuts down: it ends in the one shard or the other, and a refusal is
+/// A request moves while the client shuts down: it ends in one shard or the other, and a refusal is
 /// counted.
 #[test]
 fn reassign_against_shutdown() {
@@ -391,7 +390,7 @@ fn reassign_against_shutdown() {
     });
 }
 
-/// One confirmation for two requests, against the reply to the second: each has one.
+/// One confirmation of two requests races the reply to the second: each request gets one answer.
 #[test]
 fn deliver_up_to_against_deliver() {
     check(&[Failpoint::HandsOverInTwoHolds], || {
@@ -409,8 +408,8 @@ fn deliver_up_to_against_deliver() {
     });
 }
 
-/// A reply that comes as the task polls a stream is yielded, or wakes the task; so is the end that
-/// comes behind it.
+/// A reply that comes while the task polls a stream is yielded or wakes the task, and so is the end
+/// that follows it.
 #[test]
 fn stream_against_deliver_and_end() {
     for ends in [false, true] {
@@ -444,7 +443,7 @@ fn stream_against_deliver_and_end() {
     }
 }
 
-/// The end of a stream is found while a reply comes before it: the reply is yielded first.
+/// A stream finds its end while a reply comes that precedes it: the reply is yielded first.
 #[test]
 fn stream_end_against_its_last_replies() {
     check(&[Failpoint::StreamLooksOnce], || {

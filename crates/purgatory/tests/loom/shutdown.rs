@@ -6,8 +6,8 @@ use purgatory::{CancelReason, Outcome, WaitError};
 
 use super::{MS, ONE_KEY, ONE_SHARD, Setup, TWO_SHARDS, check, failpoints::Failpoint};
 
-/// Either the park is refused, or the parked operation is ended. With the keys in the other order
-/// the first shard is closed last.
+/// The park is refused, or the parked operation is ended. With the keys in reverse order, the first
+/// key's shard is closed last.
 #[test]
 fn park_against_shutdown() {
     let no_shard: &[Failpoint] = &[Failpoint::ShutdownClosesNoShard];
@@ -36,8 +36,8 @@ fn park_against_shutdown() {
     }
 }
 
-/// One of them ends the operation. The other one says that it did not wait for it, or finds it called
-/// back.
+/// Two shutdowns race: one ends the operation. The other reports that it did not wait for it, or
+/// finds it called back.
 #[test]
 fn two_shutdowns() {
     check(&[], || {

@@ -1,4 +1,4 @@
-//! Futures that are dropped, and waits that a call completes without a value.
+//! Dropped futures, and waits that a call completes without a value.
 
 use loom::{
     sync::{
@@ -20,13 +20,13 @@ use super::{
     failpoints::Failpoint,
 };
 
-/// A wait that yields a value once the flag is set.
+/// Creates a wait that yields a value once the flag is set.
 fn wait_for(purgatory: &Purgatory<u8>, flag: &Arc<AtomicBool>) -> WaitFuture<u8> {
     let seen = flag.clone();
     purgatory.wait(&[1], MS, move || seen.load(Relaxed).then_some(7))
 }
 
-/// A wait that yields a value once its flag is set.
+/// Creates a purgatory, and a wait that yields a value once its flag is set.
 fn waiting() -> (ManualTimer, Purgatory<u8>, Arc<AtomicBool>, WaitFuture<u8>) {
     let (timer, purgatory) = by_hand::<BoxedOperation>();
     let flag = Arc::new(AtomicBool::new(false));
@@ -34,14 +34,14 @@ fn waiting() -> (ManualTimer, Purgatory<u8>, Arc<AtomicBool>, WaitFuture<u8>) {
     (timer, purgatory, flag, wait)
 }
 
-/// An event has the condition checked as a task polls: the answer comes before or after that.
+/// A task polls while an event checks the condition: the answer comes before the poll or after it.
 #[test]
 fn poll_under_check() {
     let faults = [Failpoint::PollLeavesNoWaker, Failpoint::AnswerMissesPoll];
     check(&faults, || poll_against_event(false));
 }
 
-/// A task polls a wait as the event comes that completes it, perhaps after another task did.
+/// Polls a wait while its completing event comes, perhaps after another task has polled it.
 fn poll_against_event(another_polled: bool) {
     let (_timer, purgatory, flag, mut wait) = waiting();
     if another_polled {
@@ -57,13 +57,13 @@ fn poll_against_event(another_polled: bool) {
     assert_nothing_left(&purgatory);
 }
 
-/// A second task polls as the event comes: it is the one that is woken.
+/// A second task polls while the event comes: that task is the one woken.
 #[test]
 fn second_task_polls_under_check() {
     check(&[Failpoint::FirstWakerStays], || poll_against_event(true));
 }
 
-/// A wait expires as it is polled: the answer is put in after its end, once the condition is
+/// A wait expires while it is polled: its answer is put in after its end, once its condition is
 /// dropped.
 #[test]
 fn answer_of_ended_wait_against_poll() {
@@ -78,8 +78,8 @@ fn answer_of_ended_wait_against_poll() {
     });
 }
 
-/// A wait expires as its future is dropped: it ends once, and leaves nothing. No fault fits: the
-/// answer finds its entry or not.
+/// A wait expires while its future is dropped: it ends once, and nothing is left. No fault fits:
+/// the answer finds the entry or does not.
 #[test]
 fn answer_of_ended_wait_against_future_drop() {
     check(&[], || {
@@ -94,7 +94,7 @@ fn answer_of_ended_wait_against_future_drop() {
     });
 }
 
-/// A wait is taken out and answered by its taker, as it is polled.
+/// A wait is polled while a thread that has taken it out answers it.
 #[test]
 fn answer_of_taken_wait_against_poll() {
     check(&[Failpoint::AnswerMissesPoll], || {
@@ -112,7 +112,7 @@ fn answer_of_taken_wait_against_poll() {
     });
 }
 
-/// An event ends the wait that it finds, and none that is registered behind it.
+/// An event ends the wait that it finds, and no wait that is registered later.
 #[test]
 fn event_against_next_event() {
     check(&[], || {
@@ -127,9 +127,9 @@ fn event_against_next_event() {
     });
 }
 
-/// A future is dropped while an event has its condition checked, which then yields a value or does
-/// not. If the check is under way, its holder is left a request to end the wait. In the first case
-/// the condition has given its value, and the wait is over.
+/// A future is dropped while an event checks its condition. If the condition yields a value, the
+/// wait is over. Otherwise a drop that finds the check under way leaves the holder a request to end
+/// the wait.
 #[test]
 fn future_drop_against_event() {
     let leaves = Failpoint::DroppedFutureLeavesOperation;
@@ -161,8 +161,8 @@ fn future_drop_against_event() {
     }
 }
 
-/// An event for one has the condition of a wait checked whose future is dropped: it goes on to the
-/// next, unless the first has its value.
+/// An event for one checks the condition of a wait whose future is being dropped: the event goes on
+/// to the next wait, unless the first gets its value.
 #[test]
 fn future_drop_against_an_event_for_one() {
     check(&[Failpoint::DroppedFutureLeavesOperation], || {
@@ -177,8 +177,8 @@ fn future_drop_against_an_event_for_one() {
     });
 }
 
-/// A call completes a wait, by its id or its key, while an event has its condition checked. However
-/// they meet, the wait ends: with its value if that is there, and else with an error.
+/// A call completes a wait, by its id or its key, while an event checks its condition. The wait
+/// ends in every interleaving: with its value if there is one, otherwise with an error.
 #[test]
 fn complete_of_a_wait_against_its_event() {
     for (by_key, has_value) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -210,7 +210,7 @@ fn complete_of_a_wait_against_its_event() {
     }
 }
 
-/// The last handle is dropped as a task polls: the future outlives the purgatory.
+/// The last handle is dropped while a task polls: the future outlives the purgatory.
 #[test]
 fn last_handle_drop_against_poll() {
     check(&[Failpoint::PollLeavesNoWaker], || {
@@ -224,7 +224,7 @@ fn last_handle_drop_against_poll() {
     });
 }
 
-/// A wait that its future has taken has no place any more, so that another one can be parked.
+/// A wait whose answer was taken has given its place back, so that another one can be parked.
 #[test]
 fn place_of_wait_against_its_answer() {
     check(&[Failpoint::AnsweredKeepsPlace], || {

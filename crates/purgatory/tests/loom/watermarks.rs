@@ -1,19 +1,20 @@
-//! Watermarks: advances, removals and epochs of values against waits for them, and waits for several
-//! keys. The module `replica_sets` has the epochs of sets.
+//! Watermarks: advances, removals and epochs of values race waits for them, also waits for several
+//! keys. The epochs of sets are in the module `replica_sets`.
 
 use purgatory::{CancelReason, WaitError, Watermarks};
 use timer_core::ManualTimer;
 
 use super::{MS, beside, check, ending, failpoints::Failpoint};
 
-/// Watermarks on a manual timer.
+/// Creates watermarks on a manual timer.
 pub(super) fn watermarks() -> (ManualTimer, Watermarks<u8>) {
     let timer = ManualTimer::new();
     let builder = Watermarks::builder("loom").timer(&timer);
     (timer, builder.build().unwrap())
 }
 
-/// The higher of two advances stays. Either the wait sees it as it parks, or that advance finds the wait.
+/// The higher of two advances wins: the wait sees it as it is parked, or that advance finds the
+/// wait.
 #[test]
 fn two_advances_against_wait() {
     check(&[Failpoint::ValueComparedUnlocked], || {
@@ -32,7 +33,8 @@ fn two_advances_against_wait() {
     });
 }
 
-/// A value that stays has ended its wait; a removed value completes nothing.
+/// An advance races a removal: a value that stays has ended its wait, and a removed one completes
+/// none.
 #[test]
 fn advance_and_removal_against_wait() {
     check(&[Failpoint::ValueComparedUnlocked], || {
@@ -46,7 +48,7 @@ fn advance_and_removal_against_wait() {
             (Some(Ok(2)), _) => assert_eq!(cancelled, 0),
             (Some(Err(WaitError::Cancelled(_))), _) => assert_eq!(cancelled, 1),
             (None, None) => {
-                timer.advance(MS); // it came after the removal of what was raised
+                timer.advance(MS); // it came after the removal of the raised value
                 assert_eq!(ending(&mut wait), Some(Err(WaitError::Expired)));
                 assert_eq!(cancelled, 0);
             }
@@ -56,7 +58,7 @@ fn advance_and_removal_against_wait() {
     });
 }
 
-/// A late advance of the epoch before comes first and is undone, or comes later and is refused.
+/// A late advance of the last epoch comes first and is undone, or comes later and is refused.
 #[test]
 fn epoch_against_late_advance() {
     check(&[Failpoint::EpochComparedUnlocked], || {
@@ -74,7 +76,7 @@ fn epoch_against_late_advance() {
     });
 }
 
-/// A wait that was parked before belongs to the last epoch; one that comes later, to the new.
+/// A wait parked before an epoch begins belongs to the last epoch, and a later one to the new.
 #[test]
 fn epoch_against_wait() {
     check(&[Failpoint::EpochAnswersLast], || {
@@ -99,7 +101,7 @@ fn epoch_against_wait() {
     });
 }
 
-/// A wait that names its epoch is cancelled or refused: the next one never meets it.
+/// A wait that names its epoch is cancelled or refused: a value of the next epoch never meets it.
 #[test]
 fn epoch_against_wait_that_names_its_own() {
     check(&[Failpoint::ValueComparedUnlocked], || {
@@ -122,7 +124,7 @@ fn epoch_against_wait_that_names_its_own() {
     });
 }
 
-/// Each of two keys in a shard of its own is advanced by a thread of its own.
+/// Two keys in different shards are each advanced by a thread of their own.
 #[test]
 fn values_against_wait_for_each() {
     check(&[Failpoint::ValueComparedUnlocked], || {
@@ -138,7 +140,7 @@ fn values_against_wait_for_each() {
     });
 }
 
-/// A wait for two keys is dropped while they are reached: none of its parts stays.
+/// A wait for two keys is dropped while their values come: none of its parts is left.
 #[test]
 fn values_against_drop_of_wait_for_each() {
     check(&[Failpoint::DroppedFutureLeavesOperation], || {
