@@ -1,4 +1,4 @@
-//! The events that a `tracing` subscriber gets, and that it cannot do harm.
+//! The events that a `tracing` subscriber gets. A subscriber cannot do harm.
 #![cfg(feature = "tracing")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -64,7 +64,7 @@ fn refusals_panics_and_shutdown_are_reported() {
     );
 }
 
-/// Neither a lease nor a key that goes is a wait.
+/// A shutdown of permits does not count leases and keys as waits.
 #[test]
 fn a_shutdown_reports_its_waits_alone() {
     let lines = told(|timer, idle| {
@@ -74,7 +74,7 @@ fn a_shutdown_reports_its_waits_alone() {
         rows.waits().shutdown(MINUTE);
         assert!(lease.unwrap().is_lost() && next.wait_blocking().is_err());
         for _ in 0..2 {
-            idle.shutdown(MINUTE); // told once
+            idle.shutdown(MINUTE); // reported once
         }
     });
     let told = [("rows", 1), ("test", 0)]
@@ -96,7 +96,7 @@ fn slow_callbacks_are_reported_and_quick_ones_not() {
     assert_eq!(lines, [slow]);
 }
 
-/// Its thread is the caller's.
+/// A slow callback on the caller's own thread is not reported.
 #[test]
 fn slow_callback_of_an_event_is_not_reported() {
     let lines = told(|timer, purgatory| {
@@ -127,7 +127,7 @@ fn missed_event_is_reported() {
     assert_eq!(lines, [missed]);
 }
 
-/// Panics at everything.
+/// A subscriber that panics at every call.
 struct Bomb;
 
 impl tracing::Subscriber for Bomb {
@@ -158,7 +158,7 @@ fn a_subscriber_that_panics_loses_nothing() {
     assert!(matches!(parked.endings()[..], [Outcome::Cancelled(_)]));
 }
 
-/// It hears of each callback that panics, and the rest of the batch is called back.
+/// The subscriber is told of each callback that panics; the rest of the batch is still called back.
 #[test]
 fn a_subscriber_that_panics_loses_no_callback() {
     let (_timer, purgatory): (_, Waiting) = by_hand_with(|builder| builder);
@@ -173,7 +173,7 @@ fn a_subscriber_that_panics_loses_no_callback() {
     assert!(all.iter().all(|probe| probe.endings() == [Completed]));
 }
 
-/// In debug builds.
+/// Debug builds report a stuck check.
 #[cfg(debug_assertions)]
 #[test]
 fn stuck_check_is_reported_once_with_both_threads() {
@@ -204,8 +204,8 @@ fn stuck_check_is_reported_once_with_both_threads() {
     assert_eq!(lines, [looked, &told, looked, looked]);
 }
 
-/// In debug builds. The purgatory's own timer does not need the runtime's thread. A callback never
-/// blocks.
+/// Debug builds report it. The purgatory's own timer does not need the runtime's thread. A callback
+/// never blocks.
 #[cfg(all(feature = "tokio", debug_assertions, not(loom)))]
 #[test]
 fn a_blocking_wait_in_a_task_is_told_once() {

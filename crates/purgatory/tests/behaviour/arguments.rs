@@ -1,4 +1,4 @@
-//! Events with an argument: it reaches the checks of its key, and events that meet an operation
+//! Events with an argument: it reaches the checks of the event's key. Events that meet an operation
 //! under check are merged into one check without an argument.
 #![cfg(not(loom))]
 
@@ -6,10 +6,10 @@ use std::any::Any;
 
 use crate::support::*;
 
-/// The checks of a [`Recorder`]: the arguments, `None` for a check without one.
+/// The checks of a [`Recorder`]: each one's argument, `None` for a check without one.
 type Checks = Arc<Mutex<Vec<Option<u32>>>>;
 
-/// Waits for a number, and records its checks.
+/// An operation that waits for a number and records its checks.
 struct Recorder {
     wanted: u32,
     checks: Checks,
@@ -46,7 +46,8 @@ fn recorder(wanted: u32, inside: impl FnMut(Option<u32>) + Send + 'static) -> (C
     (checks, recorder)
 }
 
-/// Operations of their own type and boxed ones, under one key and several, alone and in a crowd.
+/// Operations of their own type and boxed ones get it, under one key and several, alone and in a
+/// crowd.
 #[test]
 fn an_argument_reaches_each_check_of_its_key() {
     let (_timer, waits): (_, Purgatory<u32>) = by_hand();
@@ -69,7 +70,7 @@ fn an_argument_reaches_each_check_of_its_key() {
     assert_empty(&waits);
 }
 
-/// `when`, waits, and types without the method ignore the argument.
+/// `when`, waits, and operations without the method ignore the argument.
 #[test]
 fn an_argument_is_a_plain_event_by_default() {
     let (_timer, waits): (_, Purgatory<&str>) = by_hand();
@@ -88,7 +89,8 @@ fn an_argument_is_a_plain_event_by_default() {
     assert_eq!(waits.check_and_complete_with(&"a", &1_u8), 1);
 }
 
-/// From its own thread and another, an event or several: one check, without an argument.
+/// Events from the checking thread and from another, one or several, lead to one check without an
+/// argument.
 #[test]
 fn events_during_a_check_are_merged() {
     let (_timer, waits) = by_hand();
@@ -103,12 +105,12 @@ fn events_during_a_check_are_merged() {
     });
     waits.park(operation, &["a"], MINUTE);
     assert_eq!(waits.check_and_complete_with(&"a", &1_u32), 0);
-    assert_eq!(*checks.lock().unwrap(), [None, Some(1), None]); // told of several
+    assert_eq!(*checks.lock().unwrap(), [None, Some(1), None]); // merged from several
     assert_eq!(waits.check_and_complete_with(&"a", &9_u32), 1);
     assert_empty(&waits);
 }
 
-/// An event during the parking may come before the key is watched.
+/// An event during a park may come before the key is watched, so its argument is lost.
 #[test]
 fn an_event_as_it_is_parked_has_no_argument() {
     let (_timer, waits) = by_hand();

@@ -1,14 +1,14 @@
-//! Bounds: of the waits, whose places come back; of the work in one lock hold.
+//! Bounds: of the waits, whose places are given back, and of the work in one lock hold.
 
 use crate::support::*;
 
-/// Waits of one key.
+/// The number of waits of one key.
 const MANY: usize = 200;
-/// The most that end in one lock hold.
+/// The most waits that end in one lock hold.
 const HOLD: usize = 64;
 
-/// What ends many waits of a key lets go of the lock between some: callbacks see the rest wait. (A new
-/// epoch and a removal end all in one lock hold, so that no later value meets one of them.)
+/// A call that ends many waits of a key unlocks in between: callbacks see the rest wait. (A new
+/// epoch and a removal end all waits in one lock hold, so that no later value meets one of them.)
 #[test]
 fn many_waits_of_a_key_end_in_several_lock_holds() {
     type End = fn(&Watermarks<u32>) -> usize;
@@ -20,7 +20,7 @@ fn many_waits_of_a_key_end_in_several_lock_holds() {
         ("close", |values| values.close(&1, "closed")),
     ];
     for (way, end) in ends {
-        // Another key came first, in the same shard.
+        // Another key came first in the same shard.
         let (_timer, _, values) = watermarks_with::<u32>(|builder| builder.shards(1));
         let mut other = values.wait_for(&0, 99, SECOND);
         let left = Arc::new(Mutex::new(Vec::new()));
@@ -38,7 +38,7 @@ fn many_waits_of_a_key_end_in_several_lock_holds() {
     }
 }
 
-/// One call runs 1024 that are queued behind it: the key of an operation takes no place of a callback.
+/// One call runs 1024 callbacks queued behind it; the operations' keys do not count among them.
 #[test]
 fn call_runs_nested_callbacks_of_all_keys() {
     let later = Later::default();
@@ -57,8 +57,8 @@ fn call_runs_nested_callbacks_of_all_keys() {
     assert_eq!((ran.load(SeqCst), later.len()), (1000, 0));
 }
 
-/// An event checks its waiters in steps. In the first of them another walk of the shard breaks off,
-/// and the waiters of the next steps leave.
+/// An event checks its waiters in steps. During the first step, another walk of the shard breaks
+/// off and waiters of later steps leave.
 #[test]
 fn an_event_in_steps_reaches_the_last_waiter() {
     let (_timer, waits): (_, Purgatory<u32>) = by_hand_with(|builder| builder.shards(1));
@@ -80,7 +80,7 @@ fn an_event_in_steps_reaches_the_last_waiter() {
     assert_eq!((over(&mut last), waits.len()), (Ok(()), 1));
 }
 
-/// A shard of which many are due is unlocked between some, in the kernel and in the table.
+/// A shard with many due waits is unlocked in between, in the kernel and in the table.
 #[test]
 fn many_that_are_due_expire_in_several_lock_holds() {
     let hand = ManualTimer::new();
@@ -105,7 +105,7 @@ fn many_that_are_due_expire_in_several_lock_holds() {
     }
 }
 
-/// Checks, callbacks and wakers panic on whatever thread brings them about; the timer hears of it.
+/// Checks, callbacks and wakers may panic on any thread; the timer's hook is told of each panic.
 #[test]
 fn a_timers_panic_hook_hears_of_checks_and_callbacks() {
     let heard = Arc::new(Mutex::new(Vec::new()));
@@ -134,7 +134,8 @@ fn a_timers_panic_hook_hears_of_checks_and_callbacks() {
     assert_eq!(*heard.lock().unwrap(), ["check", "callback", "value"]);
 }
 
-/// A place is taken until the callback begins. A future's is free as it ends.
+/// A place is taken until the callback begins; the place of a future is free once its wait has
+/// ended.
 #[test]
 fn late_callbacks_take_places() {
     let (timer, later) = (ManualTimer::new(), Later::default());
@@ -160,7 +161,7 @@ fn late_callbacks_take_places() {
     values.park(&1, 2, MS, drop).unwrap();
 }
 
-/// One call runs 1024 that are queued behind it, and leaves the others to the executor.
+/// One call runs 1024 callbacks queued behind it, and leaves the rest to the executor.
 #[test]
 fn callbacks_left_to_the_executor_take_places() {
     const MAX: usize = 2000;
@@ -181,7 +182,7 @@ fn callbacks_left_to_the_executor_take_places() {
     assert!(values.park(&2, 2, NEVER, drop).is_ok());
 }
 
-/// So does the callback of an operation that has ended at once, if the executor has it.
+/// An operation that ended at once takes a place, too, while the executor has its callback.
 #[test]
 fn late_callbacks_of_what_ended_at_once_take_places() {
     let (timer, later) = (ManualTimer::new(), Later::default());
@@ -212,7 +213,7 @@ fn late_callbacks_of_what_ended_at_once_take_places() {
     }
 }
 
-/// One call runs 1024 that are queued behind it, and leaves the others to the executor.
+/// One call runs 1024 callbacks queued behind it, and leaves the rest to the executor.
 #[test]
 fn nested_callbacks_of_unparked_waits_take_places() {
     let later = Later::default();
@@ -237,7 +238,7 @@ fn nested_callbacks_of_unparked_waits_take_places() {
     assert_eq!(refused(&waits, never(), &[1]).0, full);
 }
 
-/// Operations with many keys leave the executor to other jobs in between.
+/// Between the watches of operations with many keys, the executor runs other jobs.
 #[test]
 fn a_job_releases_a_bounded_number_of_watches() {
     let (timer, later) = (SystemTimer::new().unwrap(), Later::default());

@@ -2,7 +2,7 @@
 
 use crate::support::*;
 
-/// The bounds and counts of the buckets that are not empty.
+/// Returns the bounds and counts of the buckets that are not empty.
 fn filled(histogram: &TimeHistogram) -> Vec<(f64, u64)> {
     let bounds = TimeHistogram::BOUNDS_S
         .iter()
@@ -19,7 +19,7 @@ fn waits_are_timed_by_outcome() {
     let (timer, purgatory) = waiting();
     Probe::parked(&purgatory, &["before"], MS);
     timer.advance(MS);
-    assert_eq!(purgatory.times(), Times::default()); // timed from here on
+    assert_eq!(purgatory.times(), Times::default()); // times are recorded from here on
     let ready = Probe::parked(&purgatory, &["ready"], NEVER);
     Probe::parked(&purgatory, &["given up"], NEVER);
     Probe::parked(&purgatory, &["late"], 40 * MS);
@@ -92,7 +92,7 @@ fn callback_delay_ends_when_the_callback_begins() {
         assert_eq!(purgatory.stats().callbacks_waiting, 0);
     };
     expire();
-    assert_eq!(purgatory.times().callback_delay.count(), 0); // timed from here on
+    assert_eq!(purgatory.times().callback_delay.count(), 0); // times are recorded from here on
     expire();
     assert_eq!(purgatory.stats().expired, 6);
     let delay = purgatory.times().callback_delay;
@@ -100,7 +100,7 @@ fn callback_delay_ends_when_the_callback_begins() {
     assert_eq!(delay.sum_s(), 0.09);
 }
 
-/// The counts of a form are those of its own shards, not of the kernel.
+/// A form counts in its own shards, not in the kernel's.
 #[test]
 fn forms_count_events_delays_and_ends_at_once() {
     let later = Later::default();
@@ -109,7 +109,7 @@ fn forms_count_events_delays_and_ends_at_once() {
         values.advance(&1, value).unwrap();
     }
     assert_eq!((waits.stats().events, waits.max_parked()), (2, None));
-    // 1. What is met, over or closed as it comes is never parked.
+    // 1. A wait that is met, over or closed at once is never parked.
     drop(values.wait_for(&1, 6, SECOND));
     drop(values.unwanted(&1, SECOND));
     drop(values.wanted(&1, Duration::ZERO));
@@ -118,14 +118,14 @@ fn forms_count_events_delays_and_ends_at_once() {
     drop(values.wait_for(&1, 9, SECOND));
     let stats = waits.stats();
     assert_eq!((stats.ended_at_once, stats.parked_total), (5, 0));
-    // 2. A callback that the executor has is late from the deadline on.
+    // 2. A callback's delay on the executor counts from the deadline.
     assert_eq!(waits.times().callback_delay.count(), 0);
     values.park(&2, 10, 10 * MS, drop).unwrap();
     timer.advance(10 * MS);
     timer.advance(20 * MS);
     assert_eq!(later.run(), 1);
     assert_eq!(waits.times().callback_delay.sum_s(), 0.02);
-    // 3. A wheel that nobody advanced for 40 ms ends a wait so much too late.
+    // 3. If no thread advances a wheel for 40 ms, a wait ends that much too late.
     let wait = values.wait_for(&2, 10, 10 * MS);
     timer.pass(50 * MS);
     timer.advance(Duration::ZERO);
@@ -133,14 +133,14 @@ fn forms_count_events_delays_and_ends_at_once() {
     assert_eq!(waits.times().lateness.sum_s(), 0.04);
 }
 
-/// Those of `Watermarks` are compared by their model.
+/// The model of `Watermarks` compares their counts.
 #[test]
 fn events_are_changes_and_refusals_are_none() {
     let timer = ManualTimer::new();
     let sets = ReplicaSets::on(&timer, "sets").unwrap();
     sets.set(&(), 1, [("a", 1), ("b", 1)], 1, Rule::all())
         .unwrap();
-    sets.in_epoch(&(), 1).report(&"a", 9).unwrap(); // the other one holds it
+    sets.in_epoch(&(), 1).report(&"a", 9).unwrap(); // the other member holds it back
     assert_eq!(sets.waits().stats().events, 1);
     sets.in_epoch(&(), 1).report(&"b", 9).unwrap();
     assert_eq!(sets.waits().stats().events, 2);
@@ -154,7 +154,7 @@ fn events_are_changes_and_refusals_are_none() {
 #[test]
 fn ages_and_times_are_those_of_each_wait() {
     let (timer, waits, values) = watermarks::<u32>();
-    waits.times(); // timed from here on
+    waits.times(); // times are recorded from here on
     timer.advance(5 * MS);
     let _first = values.wait_for(&1, 5, 100 * MS);
     timer.advance(20 * MS);
@@ -184,11 +184,11 @@ fn ages_and_times_are_those_of_each_wait() {
     drop(reply);
 }
 
-/// An advance that reaches many calls some back before it ends the others.
+/// An advance that reaches many waits calls some back before it ends the others.
 #[test]
 fn a_wait_that_callbacks_delay_is_timed_as_it_ends() {
     let (timer, waits, values) = watermarks::<u32>();
-    waits.times(); // timed from here on
+    waits.times(); // times are recorded from here on
     for _ in 0..65 {
         let slow = timer.clone();
         let parked = values.park(&1, 5, MINUTE, move |_| slow.pass(10 * MS));
@@ -199,11 +199,11 @@ fn a_wait_that_callbacks_delay_is_timed_as_it_ends() {
     assert_eq!((completed.count(), completed.sum_s()), (65, 0.64));
 }
 
-/// An epoch first completes what an advance under way has reached, and calls that back.
+/// An epoch first completes the waits that the advance under way has reached, and calls them back.
 #[test]
 fn wait_behind_an_advance_is_timed_at_its_end() {
     let (timer, waits, values) = watermarks::<u32>();
-    waits.times(); // timed from here on
+    waits.times(); // times are recorded from here on
     let stop = Stop::armed();
     let held_up = stop.clone();
     let first = move |_| held_up.here();
@@ -216,7 +216,7 @@ fn wait_behind_an_advance_is_timed_at_its_end() {
     values.park(&1, 6, MINUTE, drop).unwrap();
     thread::scope(|scope| {
         let advance = scope.spawn(|| values.advance(&1, 5));
-        // Two that the advance has not taken.
+        // The advance has not yet taken the two last waits.
         stop.meanwhile(|| assert_eq!(values.begin_epoch(&1, 1, 5), Ok(3)));
         assert_eq!(advance.join().unwrap(), Ok(64));
     });

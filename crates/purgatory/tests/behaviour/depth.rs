@@ -1,25 +1,25 @@
-//! Chains of endings, each of which brings the next about. None of them needs stack: what one end runs is
-//! left to the outermost call.
+//! Chains of endings, each of which causes the next. No chain needs stack: the work that one end
+//! causes is left to the outermost call.
 #![cfg(not(loom))]
 
 use std::sync::atomic::AtomicU32;
 
 use crate::support::*;
 
-/// The links of a chain.
+/// The number of links of a chain.
 const DEEP: u32 = 10_000;
 
 type Waits = Purgatory<u32>;
 
-/// Runs a chain on a stack that has no room for a tenth of it.
+/// Runs a chain on a stack that is too small for a tenth of it.
 fn on_a_small_stack(chain: impl FnOnce() + Send + 'static) {
     on_stack(256 << 10, chain);
 }
 
-/// The ids of a chain's operations, of which each ends the next.
+/// The ids of a chain's operations, each of which ends the next.
 type Ids = Arc<Mutex<Vec<OperationId>>>;
 
-/// Completes the operation of this number, if there is one.
+/// Completes the operation with this number, if there is one.
 fn complete(waits: &Waits, ids: &Ids, number: u32) {
     let id = ids.lock().unwrap().get(number as usize).copied();
     if let Some(id) = id {
@@ -43,7 +43,7 @@ fn callbacks_that_complete_the_next_need_no_stack() {
     });
 }
 
-/// Counts the results of futures that have all ended well.
+/// Counts the futures that have ended well.
 fn count_ended<T>(futures: Vec<WaitFuture<T>>) -> u32 {
     let results = futures.into_iter().map(WaitFuture::try_take);
     results.filter(|result| matches!(result, Ok(Ok(_)))).count() as u32
@@ -61,7 +61,7 @@ fn deep_permits(limit: u32) -> Permits {
     Permits::on(&ManualTimer::new(), "deep", limit.into()).unwrap()
 }
 
-/// Each future has the waker that has the next one: when the first is dropped, all are.
+/// Makes a chain of futures, each with a waker that holds the next future, and drops the first.
 fn wakers_that_hold_the_next_future<F>(wait: impl Fn() -> F)
 where
     F: Future + Unpin + Send + 'static,
@@ -93,7 +93,7 @@ fn chain_of_dropped_wakers_needs_no_stack() {
     });
 }
 
-/// Each task ends the next one's wait as it is woken.
+/// Each task ends the next one's wait when it is woken.
 fn wakers_that<T>(
     wait: impl Fn(u32) -> WaitFuture<T>,
     end: impl Fn(u32) + Clone + Send + Sync + 'static,
@@ -129,7 +129,7 @@ fn wakers_that_end_the_next_wait_need_no_stack() {
         let wait = |number| replies.expect(number, NEVER).unwrap();
         let inside = replies.clone();
         wakers_that(wait, move |number| _ = inside.deliver(&number, 7_u32));
-        // A scope's reply is.
+        // A reply of a scope is delivered.
         let scope = Arc::new(ReplyScope::on(&ManualTimer::new(), "deep").unwrap());
         let inside = scope.clone();
         let wait = |_| scope.expect(NEVER).unwrap().1;
@@ -149,7 +149,7 @@ fn poll_stream(stream: &mut ReplyStream<u32>, waker: &Waker) -> Poll<bool> {
     polled.map(|reply| reply == Some(Ok(7)))
 }
 
-/// The first of two replies, which leaves the request where it is.
+/// A waker delivers the first of two replies, which leaves its request parked.
 #[test]
 fn chain_of_wakers_that_deliver_needs_no_stack() {
     on_a_small_stack(|| {
@@ -185,7 +185,7 @@ fn keys_that_deliver_the_next_reply_need_no_stack() {
     });
 }
 
-/// Makes a value that delivers one like it to the next as it is dropped.
+/// Creates a value that, when dropped, delivers a value like itself to the next request.
 fn chained(replies: &Replies<u32, Hooked>, number: u32) -> Hooked {
     let replies = replies.clone();
     let next = number + 1;
@@ -197,7 +197,7 @@ fn chained(replies: &Replies<u32, Hooked>, number: u32) -> Hooked {
     Hooked::holding(number, delivers)
 }
 
-/// Each task drops its future as it is woken, and so the value that it has not taken.
+/// Each task drops its future when it is woken, and with it the value that was not taken.
 #[test]
 fn chain_of_values_that_deliver_needs_no_stack() {
     on_a_small_stack(|| {
@@ -220,14 +220,14 @@ fn chain_of_values_that_deliver_needs_no_stack() {
     });
 }
 
-/// Makes a chain, each link of which has what holds the one before, and drops it.
+/// Makes a chain in which each link holds the previous one, and drops it.
 fn each_holds_the_next<L: Send + 'static>(link: impl Fn(u32, OnDrop) -> L, end: impl FnOnce()) {
     let drops = Arc::new(AtomicU32::new(0));
     let mut next = None::<Box<dyn Send>>;
     for number in 0..DEEP {
         let counted = drops.clone();
         let holds = OnDrop::new(move || {
-            let _ = &next; // which follows
+            let _ = &next; // dropped after this
             counted.fetch_add(1, SeqCst);
         });
         next = Some(Box::new(link(number, holds)));
@@ -237,7 +237,7 @@ fn each_holds_the_next<L: Send + 'static>(link: impl Fn(u32, OnDrop) -> L, end: 
     assert_eq!(drops.load(SeqCst), DEEP);
 }
 
-/// Each reply holds the next one's future, which has its reply by then.
+/// Each reply holds the next request's future, whose reply has come by then.
 #[test]
 fn chain_of_untaken_replies_needs_no_stack() {
     on_a_small_stack(|| {
@@ -252,7 +252,7 @@ fn chain_of_untaken_replies_needs_no_stack() {
     });
 }
 
-/// Each reply holds the next stream, which keeps one like it. The requests wait, or have ended.
+/// Each reply holds the next stream, which keeps such a reply. The requests wait, or have ended.
 #[test]
 fn chain_of_kept_replies_needs_no_stack() {
     on_a_small_stack(|| {
@@ -275,7 +275,7 @@ fn chain_of_kept_replies_needs_no_stack() {
     });
 }
 
-/// Each stream's test for the last reply holds the next stream.
+/// Each stream's test for its last reply holds the next stream.
 #[test]
 fn last_tests_that_hold_the_next_stream_need_no_stack() {
     on_a_small_stack(|| {
@@ -300,7 +300,7 @@ fn last_tests_that_hold_the_next_stream_need_no_stack() {
     });
 }
 
-/// Each task takes its guard as it is woken, and drops it: the next one in line has the permit.
+/// Each woken task takes its guard and drops it, which hands the permit to the next request.
 fn guards_that_go_to_the_next<G: Send + 'static>(wait: impl Fn() -> WaitFuture<G>) {
     let first = wait().try_take().ok().unwrap().unwrap();
     let woken = Arc::new(AtomicU32::new(0));
@@ -330,7 +330,7 @@ fn chain_of_wakers_that_return_permits_needs_no_stack() {
     });
 }
 
-/// A task that waits for the loss of a lease drops the next lease, and so on.
+/// Each task that waits for the loss of a lease drops the next lease when it is woken.
 #[test]
 fn wakers_of_lost_leases_need_no_stack() {
     on_a_small_stack(|| {
@@ -351,7 +351,7 @@ fn wakers_of_lost_leases_need_no_stack() {
     });
 }
 
-/// As a task that is woken drops the next one's future, and so on.
+/// Each woken task drops the next one's operation.
 #[test]
 fn wakers_that_drop_the_next_need_no_stack() {
     on_a_small_stack(|| {
@@ -364,7 +364,7 @@ fn wakers_that_drop_the_next_need_no_stack() {
             let (counts, slot) = (woken.clone(), Mutex::new(next.take()));
             let woken = waker(move || {
                 counts.fetch_add(1, SeqCst);
-                drop(slot.lock().unwrap().take()); // unanswered: its task is woken, too
+                drop(slot.lock().unwrap().take()); // an unanswered one, whose task is woken, too
             });
             assert!(poll_by(&mut wait, &woken).is_pending());
             next = waits.take(wait.id().unwrap()).reached();
@@ -376,7 +376,7 @@ fn wakers_that_drop_the_next_need_no_stack() {
     });
 }
 
-/// Each condition holds the next wait's future.
+/// Each condition holds the future of the next wait.
 #[test]
 fn conditions_that_hold_the_next_future_need_no_stack() {
     on_a_small_stack(|| {
@@ -392,7 +392,7 @@ fn conditions_that_hold_the_next_future_need_no_stack() {
     });
 }
 
-/// Each key holds the next wait's future.
+/// Each key holds the future of the next wait.
 #[test]
 fn keys_that_hold_the_next_future_need_no_stack() {
     on_a_small_stack(|| {
@@ -405,8 +405,8 @@ fn keys_that_hold_the_next_future_need_no_stack() {
     });
 }
 
-/// Makes a chain of keys that do this with the number of the next as they go, parks what waits for
-/// each, and ends the first.
+/// Makes a chain of keys, each of which, when dropped, does this with the number of the next; parks
+/// a wait for each key, and ends the first.
 fn keys_that_end<F>(park: impl Fn(Hooked), end: F)
 where
     F: Fn(u32) + Clone + Send + 'static,
@@ -445,7 +445,7 @@ fn chain_of_keys_that_cancel_or_take_needs_no_stack() {
         });
         let inside = waits.clone();
         keys_that_end(park, move |number| _ = inside.take_for_key(&number));
-        // As the last of two keys.
+        // The key is the last of two.
         let first = Hooked::plain(u32::MAX);
         let park = |key: Hooked| _ = waits.park(never(), &[first.clone(), key], NEVER);
         let inside = waits.clone();
@@ -456,7 +456,7 @@ fn chain_of_keys_that_cancel_or_take_needs_no_stack() {
     });
 }
 
-/// Has a monitor signal a key that does so with the next one as it goes.
+/// Makes a monitor signal a key that, when dropped, makes it signal the next one.
 fn signal_by(monitor: &Monitor<Hooked, bool>, number: u32) {
     let inside = monitor.clone();
     let signals = OnDrop::new(move || {
@@ -476,7 +476,7 @@ fn chain_of_keys_of_a_monitor_needs_no_stack() {
     });
 }
 
-/// A value that nobody waits for delivers the next one as it goes.
+/// Each undelivered value, when dropped, delivers the next one.
 #[test]
 fn values_that_are_delivered_to_nobody_need_no_stack() {
     fn value(number: u32, scope: &ReplyScope<Hooked>) -> Hooked {
@@ -508,7 +508,7 @@ fn keys_that_hold_the_next_permit_need_no_stack() {
     });
 }
 
-/// Each wait is cancelled for a reason that holds the next one's future.
+/// Each wait is cancelled for a reason that holds the future of the next wait.
 #[test]
 fn reasons_that_hold_the_next_future_need_no_stack() {
     on_a_small_stack(|| {
@@ -533,7 +533,7 @@ fn reasons_that_hold_the_next_future_need_no_stack() {
     });
 }
 
-/// Each key is closed for a reason that removes the next one as it goes.
+/// Each key is closed for a reason that, when dropped, removes the next key.
 #[test]
 fn reasons_that_remove_the_next_key_need_no_stack() {
     on_a_small_stack(|| {
@@ -552,7 +552,7 @@ fn reasons_that_remove_the_next_key_need_no_stack() {
     });
 }
 
-/// Each value holds the next wait's future, which has its value by then.
+/// Each value holds the future of the next wait, whose value has come by then.
 #[test]
 fn values_that_hold_the_next_future_need_no_stack() {
     on_a_small_stack(|| {
@@ -572,7 +572,7 @@ fn values_that_hold_the_next_future_need_no_stack() {
     });
 }
 
-/// Runs jobs where they are handed over.
+/// An executor that runs jobs in the call that hands them over.
 #[derive(Debug)]
 struct InPlace;
 
@@ -582,7 +582,7 @@ impl Executor for InPlace {
     }
 }
 
-/// Watches are released in pieces, of which each is a job that the one before hands over.
+/// Watches are released in jobs, each of which the job before hands over.
 #[test]
 fn jobs_that_an_executor_runs_in_place_need_no_stack() {
     on_a_small_stack(|| {

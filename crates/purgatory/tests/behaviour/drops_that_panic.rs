@@ -1,21 +1,21 @@
-//! Wakers, conditions and values that panic as they are dropped: the wait ends as any other.
+//! Wakers, conditions and values that panic when they are dropped: the wait still ends as usual.
 
 use crate::support::*;
 
 type Waits = Purgatory<u32>;
 
-/// A value that panics as it is dropped; or a task whose last waker does.
+/// A value that panics when it is dropped, or a task whose last waker does.
 fn panics_on_drop() -> OnDrop {
     OnDrop::new(|| panic!("dropped"))
 }
 
-/// Polls as such a task, and returns false.
+/// Polls with a waker that panics when it is dropped; returns whether the future is ready.
 fn poll_to_panic(future: &mut Option<WaitFuture<()>>) -> bool {
     let polled = poll_by(future.as_mut().unwrap(), &panics_on_drop().waker());
     polled.is_ready()
 }
 
-/// Fails if this panics.
+/// Runs a call, and fails if it panics.
 #[track_caller]
 fn contained<T>(call: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(call)).expect("the panic is contained")
@@ -33,7 +33,7 @@ fn dropped_future_ends_though_its_waker_panics() {
     assert_eq!(waits.stats().panics, 1);
 }
 
-/// The first task's waker goes as the second one's comes.
+/// The second task's poll replaces the first task's waker, whose drop panics.
 #[test]
 fn last_task_is_woken_though_the_one_before_panics() {
     let (_timer, waits): (_, Waits) = by_hand();
@@ -50,7 +50,7 @@ fn last_task_is_woken_though_the_one_before_panics() {
     assert_eq!(waits.stats().panics, 1);
 }
 
-/// The waker that was replaced goes as the other one comes.
+/// The replaced waker is dropped when the next one comes.
 #[test]
 fn answer_is_taken_though_an_old_waker_panics() {
     let (_timer, waits): (_, Waits) = by_hand();
@@ -63,7 +63,7 @@ fn answer_is_taken_though_an_old_waker_panics() {
     assert_eq!(waits.stats().panics, 1);
 }
 
-/// The engine is the last to drop it, once the answer is gone.
+/// The engine drops the reason last, once the answer is gone.
 #[test]
 fn a_reason_that_panics_as_it_is_dropped_is_contained() {
     let (_timer, waits): (_, Waits) = by_hand();
@@ -86,7 +86,7 @@ fn a_reason_that_panics_as_it_is_dropped_is_contained() {
     assert_eq!(waits.stats().panics, 1);
 }
 
-/// The first task's waker goes as the second one's comes.
+/// The second task's poll replaces the first task's waker, whose drop panics.
 #[test]
 fn panicking_waker_of_a_lost_lease_is_contained() {
     let timer = ManualTimer::new();
@@ -96,7 +96,7 @@ fn panicking_waker_of_a_lost_lease_is_contained() {
     let mut poll_as = |waker: Waker| {
         let mut context = Context::from_waker(&waker);
         let polled = lost.as_mut().poll(&mut context);
-        drop(waker); // the lease has the last one
+        drop(waker); // the lease has the last copy
         polled
     };
     assert!(poll_as(panics_on_drop().waker()).is_pending());
@@ -104,7 +104,7 @@ fn panicking_waker_of_a_lost_lease_is_contained() {
     assert_eq!(permits.waits().stats().panics, 1);
 }
 
-/// A check that came true has beaten its cancel.
+/// A check that holds takes precedence over a cancel, whose reason is then dropped.
 #[test]
 fn a_beaten_reason_that_panics_is_contained() {
     let (_timer, waits): (_, Waits) = by_hand();
@@ -122,7 +122,7 @@ fn a_beaten_reason_that_panics_is_contained() {
     assert_eq!(waits.stats().panics, 1);
 }
 
-/// Inside a check, and outside.
+/// The replies are dropped inside a check, and outside.
 #[test]
 fn kept_replies_that_panic_are_counted_each() {
     let timer = ManualTimer::new();
@@ -147,7 +147,7 @@ fn kept_replies_that_panic_are_counted_each() {
     assert_eq!(waits.stats().panics, 0);
 }
 
-/// Inside a callback, whose call drops what is left of the wait.
+/// Inside a callback, the outer call drops the remains of the wait.
 #[test]
 fn panic_of_a_watermark_waits_reason_is_counted() {
     let (timer, waits, log_ends) = watermarks::<u32>();
@@ -163,7 +163,7 @@ fn panic_of_a_watermark_waits_reason_is_counted() {
     assert_eq!(waits.stats().panics, 1);
 }
 
-/// Each of several: the first copy ends the requests that they are for.
+/// To make the first copy drops the requests, so no copy is delivered; each panics when dropped.
 #[test]
 fn undelivered_copies_that_panic_are_counted_each() {
     let scope = ReplyScope::on(&ManualTimer::new(), "client").unwrap();

@@ -1,10 +1,11 @@
-//! Ending many at once: all of a purgatory, and all of a key.
+//! Calls that end many operations: all of a purgatory, or all of a key.
 
 use std::sync::mpsc::{Sender, channel};
 
 use crate::support::*;
 
-/// Whatever its keys, which are free before the first is called back. What a callback parks stays.
+/// All operations end, and their keys are free before the first callback. Those a callback parks
+/// stay.
 #[test]
 fn ends_of_all_leave_the_purgatory_open() {
     type End = fn(&Waiting) -> usize;
@@ -45,7 +46,8 @@ fn ends_of_all_leave_the_purgatory_open() {
     }
 }
 
-/// A wait needs a value: its condition is evaluated once more, and without one it ends with an error.
+/// A wait needs a value: its condition is evaluated once more, and without a value it ends with an
+/// error.
 #[test]
 fn completing_calls_ask_waits_for_their_values() {
     let (_timer, waits): (_, Purgatory<&str>) = by_hand();
@@ -62,7 +64,7 @@ fn completing_calls_ask_waits_for_their_values() {
     };
     let mut has_value = waits.wait(&["b", "a"], SECOND, take());
     let mut has_none = waits.wait(&["a"], SECOND, take());
-    let mut event = waits.next_event(&["a"], SECOND); // which has no condition
+    let mut event = waits.next_event(&["a"], SECOND); // a wait without a condition
     let (sender, ended) = channel();
     let callback = when(|| false, move |outcome| sender.send(outcome).unwrap());
     waits.park(callback, &["a"], NEVER);
@@ -80,7 +82,8 @@ fn completing_calls_ask_waits_for_their_values() {
     assert_empty(&waits);
 }
 
-/// By its id or its key, while its condition is evaluated: that is evaluated once more.
+/// A call by id or by key comes while the condition is evaluated, which is then evaluated once
+/// more.
 #[test]
 fn complete_ends_a_wait_under_check() {
     for (by_key, has_value) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -113,7 +116,7 @@ fn complete_ends_a_wait_under_check() {
     }
 }
 
-/// The program's own handle may go first.
+/// The program may drop its own handle of the timer first.
 #[test]
 fn a_shared_timer_lives_as_long_as_its_purgatories() {
     let timer = SystemTimer::new().unwrap();
@@ -123,7 +126,7 @@ fn a_shared_timer_lives_as_long_as_its_purgatories() {
     assert_eq!(expires.wait_blocking(), Err(WaitError::Expired));
 }
 
-/// Sends how late it expires, then panics; and sends its end.
+/// An operation that sends how late it expires, then panics; it also sends its end.
 struct Late(Sender<(Duration, Option<Outcome>)>);
 
 impl DelayedOperation for Late {
@@ -159,7 +162,7 @@ fn an_expiry_says_how_late_it_is() {
     assert_eq!(purgatory.stats().panics, 2, "contained");
 }
 
-/// A client that goes is counted apart from what calls cancel.
+/// A dropped future is counted apart from cancels by a call.
 #[test]
 fn a_dropped_future_has_its_own_reason() {
     let (_timer, purgatory): (_, Purgatory<&str>) = by_hand();
@@ -174,7 +177,7 @@ fn a_dropped_future_has_its_own_reason() {
     assert_eq!(reason, "its future was dropped");
 }
 
-/// Waits as a task, twice: for a cancel of all, then for a shutdown.
+/// Lets a task wait twice: until all are cancelled, then until a shutdown.
 #[track_caller]
 fn assert_wakes<K: WatchKey, F: Future + Unpin>(
     timer: &ManualTimer,

@@ -1,4 +1,4 @@
-//! The texts of errors, outcomes and ids: an error names the wrong value and the bound.
+//! The texts of errors, outcomes and ids. An error names the wrong value and the bound.
 
 use crate::support::*;
 
@@ -40,7 +40,7 @@ fn a_refusal_names_the_bound() {
     assert_eq!(shards.unwrap_err().to_string(), expected);
 }
 
-/// Each in words of its own.
+/// Each outcome has a text of its own.
 #[test]
 fn an_outcome_says_why() {
     let outcomes = [
@@ -77,7 +77,7 @@ fn an_outcome_says_why() {
     assert_eq!(errors.map(|error| error.to_string()), texts);
 }
 
-/// An epoch begins once: the error does not say that the key is in another.
+/// An epoch begins once: the error does not say that the key is in another epoch.
 #[test]
 fn an_epoch_that_begins_again_is_told_so() {
     let ends: Watermarks<u32> = Watermarks::on(&ManualTimer::new(), "ends").unwrap();
@@ -122,7 +122,7 @@ fn refusals_are_limits_or_shutdowns_or_neither() {
     assert!(neither.iter().all(|reason| is(reason) == (false, false)));
 }
 
-/// The order is that of `WaitError`'s page.
+/// The reasons are told in the order of `WaitError`'s page.
 #[test]
 fn each_form_tells_the_first_reason_that_holds() {
     let timer = ManualTimer::new();
@@ -153,7 +153,7 @@ fn each_form_tells_the_first_reason_that_holds() {
         replies.expect(1, NEVER).unwrap(),
     );
 
-    // An argument; then a key that is taken.
+    // First come a wrong argument and a taken key.
     let (named, present) = (7, 0);
     assert_eq!(wait(&[], zero), Err(WaitError::NoKeys));
     assert_eq!(reach_none(), Err(WaitError::NoKeys));
@@ -163,7 +163,7 @@ fn each_form_tells_the_first_reason_that_holds() {
     for timeout in [zero, NEVER] {
         assert_eq!(expect(1, timeout), Err(WaitError::AlreadyExpected));
     }
-    // A condition that holds; no time, which needs no place; and no place.
+    // Then come a condition that holds, no time (which needs no place), and no place.
     assert_eq!(reach(5, zero), Ok(()));
     let told = |timeout| {
         let (wait, reach) = (wait(&[1], timeout), reach(9, timeout));
@@ -172,7 +172,7 @@ fn each_form_tells_the_first_reason_that_holds() {
     assert!(told(zero).iter().all(|it| *it == Err(WaitError::Expired)));
     let full = WaitError::Full { limit: 1 };
     assert!(told(NEVER).iter().all(|it| *it == Err(full.clone())));
-    // Before all of that: closed.
+    // Before all of these comes a shutdown.
     timer.shutdown(Duration::ZERO);
     let closed = told(zero).into_iter().chain(told(NEVER));
     let closed = closed.chain([wait(&[], zero), reach_none(), acquire(2, zero)]);
@@ -180,7 +180,8 @@ fn each_form_tells_the_first_reason_that_holds() {
     assert!(closed.all(|it| it == Err(WaitError::Closed)));
 }
 
-/// By the first check of an operation that comes. The one place is taken by an operation under check.
+/// The first check of an arriving operation shuts the form down while an operation under check has
+/// its place.
 #[test]
 fn a_full_form_that_is_shut_down_meanwhile_is_closed() {
     let (_timer, waits): (_, Purgatory<u32>) = by_hand_with(|builder| builder.max_parked(1));
@@ -206,7 +207,7 @@ fn a_full_form_that_is_shut_down_meanwhile_is_closed() {
     assert_eq!((stats.refused_full, stats.refused_closed), (0, 1));
 }
 
-/// Hexadecimal: the purgatory's number, a dash, the operation's.
+/// An id is hexadecimal: the purgatory's number, a dash, the operation's number.
 #[test]
 fn the_id_of_an_operation_is_of_one_purgatory_alone() {
     let timer = ManualTimer::new();

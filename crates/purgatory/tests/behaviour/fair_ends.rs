@@ -1,10 +1,10 @@
-//! Fair ends: a late event that is earlier than the reaper, and an event for one
+//! Fair ends: an event after a deadline that comes before the reaper, and an event for one
 //! (`check_and_complete_one`), which takes waiters in the order of parking.
 #![cfg(not(loom))]
 
 use crate::support::*;
 
-/// One turn at a time: a wait takes it, and its guard passes it on when dropped.
+/// A turn that one holder has at a time: a wait takes it, and its guard passes it on when dropped.
 #[derive(Clone)]
 struct Turns {
     free: Arc<Mutex<bool>>,
@@ -20,12 +20,12 @@ impl Drop for Turn {
     }
 }
 
-/// A future where its own check can drop it.
+/// Holds a future where its own check can drop it.
 type Slot = Arc<Mutex<Option<WaitFuture<Turn>>>>;
 
 impl Turns {
-    /// Waits for a turn; `act` runs at the start of each check, and returns whether it may take
-    /// one.
+    /// Waits for a turn. `act` runs at the start of each check, and returns whether the check may
+    /// take the turn.
     fn wait_with(&self, mut act: impl FnMut() -> bool + Send + 'static) -> WaitFuture<Turn> {
         let turns = self.clone();
         self.waits.wait(&["turn", "other"], SECOND, move || {
@@ -48,8 +48,8 @@ fn drop_head(slot: &Slot) {
     drop(future);
 }
 
-/// On its own thread and on another, the check true or false. (`recipes/one_at_a_time` has a head
-/// that is dropped with its turn.)
+/// The check is on its own thread or another, and is true or false. (In `recipes/one_at_a_time` a
+/// head is dropped with its turn.)
 #[test]
 fn a_head_dropped_in_its_check_passes_its_turn_on() {
     for (takes, elsewhere) in [(true, false), (true, true), (false, false), (false, true)] {

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use crate::support::*;
 
-/// The thread to hold up, by name: it reports that it has read the time, and waits.
+/// The name of the thread to hold up; the channels by which it reports its read and is released.
 type Hold = (&'static str, mpsc::Sender<()>, mpsc::Receiver<()>);
 
 /// A clock that a test sets.
@@ -19,8 +19,8 @@ impl Held {
         self.now_ns.store(us * 1000, SeqCst);
     }
 
-    /// Holds a thread up at its next clock read. Returns the ends to learn that it has read, and to
-    /// release it.
+    /// Holds a thread up at its next clock read. Returns the channels to learn of that read, and to
+    /// release the thread.
     fn hold(&self, name: &'static str) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
         let (look, has_looked) = mpsc::channel();
         let (go, may_go) = mpsc::channel();
@@ -50,8 +50,8 @@ impl Clock for Held {
     }
 }
 
-/// The reaper has read the time in tick 5. Then tick 6 begins, another operation is parked in it,
-/// and so is one that is due in tick 6: it does not expire early.
+/// The reaper has read the time in tick 5. Then tick 6 begins, and two operations are parked, one
+/// of them due in tick 6: that one does not expire early.
 #[test]
 fn late_reaper_turn_rechecks_nothing() {
     let clock = Held::default();
@@ -73,7 +73,7 @@ fn late_reaper_turn_rechecks_nothing() {
     });
     let at = Timeout::At(Moment::from_nanos(5_950_000));
     purgatory.park(operation, &["key"], at);
-    probe.make_ready(); // and no event
+    probe.make_ready(); // no event
     go.send(()).unwrap();
     while !probe.ended() {
         thread::yield_now(); // for ever, if it were lost

@@ -1,4 +1,4 @@
-//! Keys whose `Clone` or `Eq` panics: the call unwinds, and leaves nothing half done. Those whose
+//! Keys whose `Clone` or `Eq` panics: the call unwinds, and leaves nothing half done. Keys whose
 //! `Drop` panics harm no other operation.
 #![cfg(not(loom))]
 
@@ -6,18 +6,18 @@ use std::panic::resume_unwind;
 
 use crate::support::*;
 
-/// A key that cannot be stored.
+/// A key that panics when it is cloned.
 fn uncloneable(number: u32) -> Hooked {
     let fails = |at| {
         if at == At::Clone {
-            resume_unwind(Box::new("cloned")) // without a message
+            resume_unwind(Box::new("cloned")) // prints nothing
         }
     };
     Hooked::new(number, fails)
 }
 
-/// Makes a call that unwinds, with a value that looks into its form as it is dropped: that waits for
-/// ever if the form is locked. Returns what it saw.
+/// Makes a call that unwinds and drops a value, which then looks into its form; if the form is
+/// locked, the look never returns. Returns the result of the look.
 #[track_caller]
 fn seen_by_dropped<T: Send + 'static>(
     look: impl Fn() -> T + Send + 'static,
@@ -52,7 +52,7 @@ fn operation_whose_key_panics_is_dropped_unlocked() {
     }
 }
 
-/// So is the callback of a wait for a value.
+/// The callback of a wait for a value is dropped with nothing locked.
 #[test]
 fn callback_whose_key_panics_is_dropped_unlocked() {
     let (_timer, waits, values) = watermarks_with(|builder| builder.shards(1));
@@ -64,21 +64,22 @@ fn callback_whose_key_panics_is_dropped_unlocked() {
 }
 
 thread_local! {
-    /// Called by the comparisons of this thread's keys, until one panics as it returns true.
+    /// Called by the comparisons of this thread's keys, until it returns true, which makes one
+    /// panic.
     static COMPARED: RefCell<Option<Box<dyn FnMut() -> bool>>> = const { RefCell::new(None) };
 }
 
-/// Called as keys are compared, and may panic.
+/// Runs this thread's hook of comparisons, and panics if that returns true.
 fn compared() {
     if let Some(mut compared) = COMPARED.take() {
         if compared() {
-            resume_unwind(Box::new("compared")); // without a message
+            resume_unwind(Box::new("compared")); // prints nothing
         }
         COMPARED.set(Some(compared));
     }
 }
 
-/// A key whose `Eq` calls out.
+/// A key whose `Eq` runs this thread's hook.
 fn comparable(number: u32) -> Hooked {
     let calls = |at| {
         if at == At::Eq {
@@ -88,7 +89,7 @@ fn comparable(number: u32) -> Hooked {
     Hooked::new(number, calls)
 }
 
-/// Lets keys be compared this many times; the next one panics.
+/// Lets keys be compared this many times; the next comparison panics.
 fn panic_after(mut comparisons: usize) {
     COMPARED.set(Some(Box::new(move || {
         let is_over = comparisons == 0;
@@ -97,7 +98,7 @@ fn panic_after(mut comparisons: usize) {
     })));
 }
 
-/// Runs `work` while keys can be compared this many times.
+/// Runs `work`; the comparison after this many panics.
 fn with_comparisons<T>(count: usize, work: impl FnOnce() -> T) -> thread::Result<T> {
     panic_after(count);
     let done = catch_unwind(AssertUnwindSafe(work));
@@ -105,7 +106,7 @@ fn with_comparisons<T>(count: usize, work: impl FnOnce() -> T) -> thread::Result
     done
 }
 
-/// The entry is there by then, with one watch of two and its place.
+/// When the last key panics, the entry has its place and one watch of two.
 #[test]
 fn a_park_whose_last_key_panics_leaves_nothing() {
     let (_timer, waits): (_, Purgatory<Hooked>) = by_hand_with(|builder| builder.max_parked(2));
@@ -118,7 +119,7 @@ fn a_park_whose_last_key_panics_leaves_nothing() {
     assert_eq!(waits.stats().checks, 3);
 }
 
-/// It runs behind the callback, inside a call that goes on.
+/// The signal inside a callback runs after that callback, within a call that goes on.
 #[test]
 fn panic_of_key_signalled_in_callback_is_counted() {
     for several in [false, true] {
@@ -144,7 +145,7 @@ fn panic_of_key_signalled_in_callback_is_counted() {
     }
 }
 
-/// The shard is free by then: the value looks at the waits.
+/// The shard is unlocked by then, so the value can look at the waits.
 #[test]
 fn a_reply_whose_key_panics_is_dropped_unlocked() {
     let replies = Replies::<Hooked, Hooked>::on(&ManualTimer::new(), "test").unwrap();
@@ -157,10 +158,10 @@ fn a_reply_whose_key_panics_is_dropped_unlocked() {
     assert_eq!(seen_by_dropped(move || waits.len(), deliver), 1);
 }
 
-/// More than leave their key under one lock hold.
+/// More waits than leave their key under one lock hold.
 const MANY: usize = 150;
 
-/// The key is looked up once, whatever waits for it: what the value reaches is found again by the value.
+/// A change looks its key up only once, so a comparison that panics later cannot stop it.
 #[test]
 fn a_change_that_has_begun_ends_all_waits_of_its_key() {
     type Change = fn(&Watermarks<Hooked>, &Hooked) -> usize;
@@ -183,7 +184,7 @@ fn a_change_that_has_begun_ends_all_waits_of_its_key() {
     }
 }
 
-/// Makes a call as such keys panic. Their panics are contained.
+/// Makes a call while armed keys panic, and checks that their panics are contained.
 #[track_caller]
 fn armed<T>(armed: &Arc<AtomicBool>, call: impl FnOnce() -> T) -> T {
     armed.store(true, SeqCst);
@@ -192,7 +193,7 @@ fn armed<T>(armed: &Arc<AtomicBool>, call: impl FnOnce() -> T) -> T {
     called.expect("the panics are contained")
 }
 
-/// A key that panics as it is dropped, once it is armed, if its number is even and not 0.
+/// A key with an even number, except for 0, panics when it is dropped once it is armed.
 fn undroppable(number: u32, armed: &Arc<AtomicBool>) -> Hooked {
     let panics = number > 0 && number % 2 == 0;
     let armed = armed.clone();
@@ -201,7 +202,7 @@ fn undroppable(number: u32, armed: &Arc<AtomicBool>) -> Hooked {
     })
 }
 
-/// Whether it is their first key or another, and whatever ends them.
+/// The key that panics may be the first or another one, and the operations end in each way.
 #[test]
 fn panicking_key_drop_harms_no_other_operation() {
     type End = fn(&ManualTimer, &Purgatory<Hooked>, &Hooked);
@@ -235,7 +236,7 @@ fn panicking_key_drop_harms_no_other_operation() {
             assert_eq!((ended, waits.stats().panics), (vec![1, 2, 3], 1));
             assert_eq!((waits.watched(), waits.keys()), (0, 0));
             for number in 1..=3 {
-                waits.park(never(), &[key(number)], NEVER); // there is a place
+                waits.park(never(), &[key(number)], NEVER); // its place is free
             }
             waits.cancel_all("over");
         }
@@ -257,7 +258,7 @@ fn panicking_key_of_an_answered_request_is_contained() {
     );
 }
 
-/// Each of the keys that a future has.
+/// The keys of a future for several values panic one after the other.
 #[test]
 fn panicking_drops_of_several_keys_are_contained() {
     let panics = Arc::new(AtomicBool::new(false));
@@ -273,7 +274,7 @@ fn panicking_drops_of_several_keys_are_contained() {
     );
 }
 
-/// The future that takes the failure has them, too.
+/// The future that yields the failure drops the keys.
 #[test]
 fn keys_of_a_failure_that_panic_are_contained() {
     let panics = Arc::new(AtomicBool::new(false));
@@ -285,7 +286,8 @@ fn keys_of_a_failure_that_panic_are_contained() {
     assert_eq!(waits.stats().panics, 2);
 }
 
-/// As their set is replaced, as another is refused, and as the group is removed.
+/// Members are dropped when their set is replaced, when a set is refused, and when the group is
+/// removed.
 #[test]
 fn panicking_member_drops_harm_no_other_member() {
     let panics = Arc::new(AtomicBool::new(false));
@@ -308,7 +310,7 @@ fn panicking_member_drops_harm_no_other_member() {
     assert_eq!(sets.watermark(&1), None);
 }
 
-/// The reason of a cancel that its parker was to carry out, and that panics as it is dropped.
+/// The last key of a park panics while a cancel is left to its parker: the reason's drop panics.
 #[test]
 fn panicking_last_key_contains_the_dropped_reason() {
     for first in 2.. {
@@ -327,7 +329,7 @@ fn panicking_last_key_contains_the_dropped_reason() {
                 let ended = cancels.cancel_for_key(&comparable(first), reason);
                 let _ = send.send(ended);
             });
-            // For ever, if both keys lie in one shard, which is locked.
+            // The cancel waits for ever if both keys are in one shard, which is locked.
             is_left.recv_timeout(SECOND) == Ok(0)
         };
         COMPARED.set(Some(Box::new(cancel)));
@@ -343,7 +345,7 @@ fn panicking_last_key_contains_the_dropped_reason() {
     }
 }
 
-/// Those that a signal inside a callback keeps until it is its turn.
+/// A signal inside a callback keeps its keys until its turn; these panic when they are dropped.
 #[test]
 fn panicking_keys_after_a_nested_signal_are_contained() {
     let (_timer, waits): (_, Purgatory<Hooked>) = by_hand();
@@ -380,7 +382,7 @@ fn keys_that_panic_behind_a_change_are_contained() {
     let keys = || vec![key(2), key(2)];
     let both = || changes.update_keys(|_| (arm(), keys()));
     assert_eq!(change(&both), 2);
-    // Inside a callback they are left to its call.
+    // Inside a callback, the keys are left to the outer call.
     let (own, inside) = (panics.clone(), changes.clone());
     let keys = keys();
     let update = move |_| {
@@ -394,13 +396,13 @@ fn keys_that_panic_behind_a_change_are_contained() {
     assert_eq!(change(&nested), 2);
 }
 
-/// An operation that comes true without an event: its last check finds that.
+/// Creates an operation that becomes true without an event, which its last check finds.
 fn unasked() -> BoxedOperation {
     let mut checks = 0..;
     when(move || checks.next() > Some(0), drop)
 }
 
-/// Those of an operation that is shown, and of one whose event was missed.
+/// The keys that `for_each` or a missed event has shown panic when they are dropped.
 #[test]
 fn keys_that_panic_behind_a_look_are_contained() {
     let panics = Arc::new(AtomicBool::new(false));
@@ -412,7 +414,7 @@ fn keys_that_panic_behind_a_look_are_contained() {
     let (missed, shown) = (arm(&panics), arm(&panics));
     let (timer, waits): (_, Purgatory<_>) =
         by_hand_with(|builder| builder.check_at_expiry(move |_| missed()));
-    waits.park(never(), &keys, NEVER); // it keeps the keys
+    waits.park(never(), &keys, NEVER); // the operation keeps the keys
     let look = || waits.for_each(|_, _, _| shown());
     assert!(catch_unwind(AssertUnwindSafe(look)).is_ok());
     panics.store(false, SeqCst);
@@ -424,7 +426,7 @@ fn keys_that_panic_behind_a_look_are_contained() {
     assert_eq!((stats.missed_events, stats.panics), (1, 4));
 }
 
-/// As the panic of the hook is under way, that of a key would be an abort.
+/// While the hook's panic unwinds, a key's panic would abort the process.
 #[test]
 fn panicking_key_after_a_panicking_hook_is_contained() {
     let panics = Arc::new(AtomicBool::new(false));
@@ -436,7 +438,7 @@ fn panicking_key_after_a_panicking_hook_is_contained() {
         })
     });
     let keys = [2, 4].map(|number| undroppable(number, &panics));
-    waits.park(never(), &keys, NEVER); // it keeps the keys
+    waits.park(never(), &keys, NEVER); // the operation keeps the keys
     waits.park(unasked(), &keys, SECOND);
     timer.advance(SECOND);
     panics.store(false, SeqCst);
@@ -444,7 +446,7 @@ fn panicking_key_after_a_panicking_hook_is_contained() {
     assert_eq!((stats.missed_events, stats.panics), (1, 3));
 }
 
-/// The other keys' waits have had their event.
+/// The waits of the other keys still get their event.
 #[test]
 fn a_change_whose_last_key_panics_signals_the_others() {
     let ready = Monitor::on(&ManualTimer::new(), "test", false).unwrap();
@@ -461,7 +463,7 @@ fn a_change_whose_last_key_panics_signals_the_others() {
     assert!(poll(&mut other).is_pending());
 }
 
-/// As the panic of its `Eq` is under way, that of its drop would be an abort.
+/// While the panic of the key's `Eq` unwinds, the panic of its drop would abort the process.
 #[test]
 fn a_change_whose_key_panics_twice_reaches_the_caller() {
     let panics = Arc::new(AtomicBool::new(false));
@@ -491,7 +493,7 @@ fn a_change_whose_key_panics_twice_reaches_the_caller() {
     assert_eq!(ready.purgatory().stats().panics, 3);
 }
 
-/// Its copy has no place.
+/// The refused key's copy is dropped.
 #[test]
 fn panicking_drop_of_a_refused_key_is_contained() {
     let panics = Arc::new(AtomicBool::new(false));

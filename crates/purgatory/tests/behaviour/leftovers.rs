@@ -1,4 +1,4 @@
-//! Memory of ended waits, idle keys and peaks: it is given back.
+//! The memory of ended waits, idle keys and peaks is given back.
 #![cfg(not(loom))]
 
 use allocation_counter::measure;
@@ -7,10 +7,10 @@ use crate::support::*;
 
 const MANY: u32 = 20_000;
 
-/// What a shard and a thread keep for the next peak, at most. It does not grow with `MANY`.
+/// The most that a shard and a thread keep for the next peak. It does not grow with `MANY`.
 const KEPT: i64 = 64 << 10;
 
-/// Checks that little of the memory that `work` takes is left.
+/// Checks that `work` leaves little of the memory that it takes.
 #[track_caller]
 fn leaves_nothing(work: impl FnOnce()) {
     let measured = measure(work);
@@ -80,7 +80,7 @@ fn keys_whose_permits_came_back_leave_nothing() {
         let held: Vec<_> = (0..MANY).map(take).collect();
         drop(held);
     });
-    // Leases, and requests that were refused.
+    // Leases, and requests that are refused.
     leaves_nothing(|| {
         let lease = |key| over(&mut permits.lease_for(&key, 1, MINUTE, MINUTE)).unwrap();
         let held: Vec<_> = (0..MANY).map(lease).collect();
@@ -108,8 +108,8 @@ fn requests_that_are_over_leave_nothing() {
     });
 }
 
-/// The first move leaves an entry by which the future follows its request. It goes with the future,
-/// or as that takes the answer.
+/// The first move leaves an entry by which the future finds its request. The entry goes when the
+/// future is dropped or takes the answer.
 #[test]
 fn requests_that_moved_leave_nothing() {
     let client = ReplyScope::<&str>::builder("test").timer(&ManualTimer::new());
@@ -134,7 +134,7 @@ fn requests_that_moved_leave_nothing() {
     });
 }
 
-/// A request that moves on leaves no entry behind, polled or not.
+/// A request that moves on leaves no entry behind, whether it was polled or not.
 #[test]
 fn a_request_that_moves_often_takes_no_memory() {
     let client = ReplyScope::<&str>::builder("test").timer(&ManualTimer::new());
@@ -158,7 +158,7 @@ fn a_request_that_moves_often_takes_no_memory() {
     assert_eq!(over(&mut replies.next_reply()), Some(Ok("reply")));
 }
 
-/// Callbacks that end inside another wait in a queue of the thread.
+/// The queue of a thread holds callbacks whose operations end inside another callback.
 #[test]
 fn a_queue_of_callbacks_leaves_nothing() {
     let values = values(&ManualTimer::new());

@@ -1,5 +1,5 @@
-//! The behaviour that users see, one example per statement, on a manual timer; [`promises`] first.
-//! `models/oracle` covers each path of the code.
+//! The behaviour that users see, one example for each statement, on a manual timer. Read
+//! [`promises`] first. `models/oracle` covers each path of the code.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../support/mod.rs"]

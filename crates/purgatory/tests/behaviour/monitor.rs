@@ -1,5 +1,5 @@
-//! A state with waits: the keys that a change signals, closures that panic or call back, the last
-//! handle.
+//! A state and its waits: the keys that a change signals, closures that panic or call back, and the
+//! drop of the last handle.
 
 use crate::support::*;
 
@@ -12,7 +12,8 @@ fn monitor() -> (Waits, Monitor<&'static str, Numbers>) {
     (waits.clone(), Monitor::over(waits, Numbers::new()))
 }
 
-/// By each change that signals several keys, also inside a callback, and with a key given twice.
+/// Each change that signals several keys does so, also inside a callback and with a key given
+/// twice.
 #[test]
 fn a_change_of_many_keys_checks_each_wait_once() {
     let keys: Vec<u32> = (0..100).collect();
@@ -52,7 +53,7 @@ fn a_change_of_many_keys_checks_each_wait_once() {
     assert_eq!((checks(), purgatory.stats().panics), ([1, 1, 1, 100], 0));
 }
 
-/// The message of a panic.
+/// Returns the message of a call's panic.
 #[track_caller]
 fn panic_of<R>(call: impl FnOnce() -> R) -> String {
     let panic = catch_unwind(AssertUnwindSafe(call)).err().expect("a panic");
@@ -93,7 +94,7 @@ fn update_signals_only_its_keys() {
     assert_eq!(checked(), "bc");
     monitor.read(|_| ());
     assert_eq!(monitor.update_one(&"a", |numbers| numbers.push(1)), ());
-    assert_eq!((checked(), monitor.purgatory().len()), ("a".into(), 3)); // the first has it
+    assert_eq!((checked(), monitor.purgatory().len()), ("a".into(), 3)); // the first wait has it
     drop(b);
     monitor.update(|_| ());
     assert_eq!(checked(), "ac");
@@ -102,7 +103,7 @@ fn update_signals_only_its_keys() {
     assert_empty(&waits);
 }
 
-/// It may have changed anything.
+/// The change may have changed anything before it panicked.
 #[test]
 fn change_that_panics_signals_and_unlocks() {
     let (waits, monitor) = monitor();
@@ -146,7 +147,7 @@ fn a_call_inside_a_closure_panics_with_its_name() {
         assert_eq!(panic_of(|| monitor.update(|_| call(&monitor))), says);
         assert_eq!(panic_of(|| monitor.read(|_| call(&monitor))), says);
     }
-    // In a condition it ends the wait, and so does an event under the lock.
+    // A condition that does this ends its wait, and so does an event under the lock.
     let panicked = Err(WaitError::Cancelled(CancelReason::Panicked));
     let again = monitor.clone();
     let calls_back = monitor.wait(&["n"], SECOND, move |_| Some(again.read(Vec::len)));
@@ -160,7 +161,7 @@ fn a_call_inside_a_closure_panics_with_its_name() {
     assert_empty(&waits);
 }
 
-/// It would wait for itself.
+/// In release builds the change would wait for its own lock.
 #[test]
 #[cfg(debug_assertions)]
 fn nested_change_under_a_shard_lock_panics() {
@@ -181,12 +182,12 @@ fn the_last_handle_ends_waits_and_drops_the_state() {
     assert_eq!(monitor.purgatory().len(), 1);
     assert_eq!(Arc::strong_count(&state), 2);
     drop(monitor);
-    assert_eq!(Arc::strong_count(&state), 1); // though a future is there
+    assert_eq!(Arc::strong_count(&state), 1); // even though a future lives
     let expected = Err(WaitError::Cancelled(CancelReason::Dropped));
     assert_eq!(waiting.wait_blocking(), expected);
 }
 
-/// One for a page of metrics, say.
+/// The clone may serve a page of metrics, for example.
 #[test]
 fn dropped_monitor_ends_waits_despite_a_clone() {
     let (waits, monitor) = monitor();

@@ -1,4 +1,4 @@
-//! [`Permits`], their keys and leases, on a manual timer. (Beside a reference: `models/permits`.)
+//! [`Permits`], their keys and leases, on a manual timer. (Random orders: `models/permits`.)
 
 use crate::support::*;
 
@@ -8,7 +8,7 @@ fn permits(limit: u64) -> (ManualTimer, Permits) {
     (timer, permits)
 }
 
-/// Why a request for so many is refused.
+/// Returns the reason for which a request of this weight is refused.
 #[track_caller]
 fn refused(permits: &Permits, weight: u64) -> WaitError {
     over(&mut permits.acquire(weight, MINUTE)).unwrap_err()
@@ -27,7 +27,7 @@ fn no_permits_are_given_out_after_a_shutdown() {
     assert_eq!(over(&mut waits).unwrap_err(), shut_down);
     assert!(permits.is_closed());
     assert!(poll(&mut lost).is_ready() && lease.is_lost());
-    // Free now, and given to nobody.
+    // The permit is free now, and no request gets it.
     assert_eq!(
         (permits.free(), refused(&permits, 1)),
         (1, WaitError::Closed)
@@ -41,7 +41,7 @@ fn no_permits_are_given_out_after_a_shutdown() {
     assert!(permits.try_acquire(1).is_none());
 }
 
-/// A permit names its line in the same word as its weight, if that is below 2^28.
+/// A permit stores its line in the same word as its weight, if the weight is below 2^28.
 #[test]
 fn weights_of_any_size_return_to_their_key() {
     let timer = ManualTimer::new();
@@ -62,7 +62,8 @@ fn weights_of_any_size_return_to_their_key() {
             format!("{:?}", held[4]),
             "Permit { weight: 1099511627776, .. }"
         );
-        // The rest is waited for. It is dropped untaken, and the next is handed over.
+        // Requests wait for the rest. It is dropped before it is taken, and handed to the next
+        // request.
         let rest = u64::MAX - taken;
         let mut waits = permits.acquire_for(&key, rest + 1, MINUTE);
         let mut next = permits.acquire_for(&key, rest + 1, MINUTE);
@@ -76,7 +77,7 @@ fn weights_of_any_size_return_to_their_key() {
     }
 }
 
-/// Permits do not keep their semaphore open.
+/// A permit does not keep its semaphore open.
 #[test]
 fn last_handle_ends_waits_and_leases_but_no_permit() {
     let (_timer, permits) = permits(3);
@@ -112,14 +113,15 @@ fn expired_lease_goes_on_and_its_holder_learns() {
     assert!(lease.is_lost() && !lease.renew(SECOND));
     let next = over(&mut next).unwrap();
     assert!(next.fencing() > lease.fencing());
-    drop(lease); // it has nothing to return
+    drop(lease); // the lost lease returns nothing
     assert_eq!(permits.taken(), 1);
     drop(next);
     assert_eq!((task.wakers(), other.wakers()), (0, 0));
     assert_nothing_waits(&permits.waits());
 }
 
-/// A lease that expiry hands over lives from when its task is woken, on an executor that is late.
+/// The time to live of a lease that an expiry hands over begins when a late executor wakes its
+/// task.
 #[test]
 fn time_to_live_begins_as_the_task_is_woken() {
     let timer = ManualTimer::new();
@@ -140,7 +142,7 @@ fn time_to_live_begins_as_the_task_is_woken() {
     assert!(next.is_lost());
 }
 
-/// More of them than end under one lock hold: none gets the permits that a heavy head leaves.
+/// More waits than end under one lock hold: none gets the permits that a heavy head leaves.
 #[test]
 fn cancel_all_reaches_waits_behind_a_heavy_head() {
     let (_timer, permits) = permits(2);
@@ -157,7 +159,8 @@ fn cancel_all_reaches_waits_behind_a_heavy_head() {
     assert_eq!(permits.free(), 2);
 }
 
-/// Each is found without a look at the others, under the lock of their key: this would take seconds.
+/// Each watcher is found under its key's lock without a look at the others: otherwise this takes
+/// seconds.
 #[test]
 fn many_watchers_of_a_lease_come_and_leave() {
     let (_timer, permits) = permits(1);
@@ -175,10 +178,10 @@ fn many_watchers_of_a_lease_come_and_leave() {
     drop(stays);
 }
 
-/// A late thread changes nothing about which came first.
+/// Even if a thread is late, ends take effect in the order of their moments.
 #[test]
 fn late_round_serves_before_the_next_deadline() {
-    // The lease ends at 5 ms, and who waits for it at 7 ms.
+    // The lease ends at 5 ms, and the request that waits for it at 7 ms.
     let (timer, permits) = permits(1);
     let lease = over(&mut permits.lease(1, 5 * MS, MINUTE)).unwrap();
     let mut next = permits.acquire(1, 7 * MS);
@@ -186,7 +189,7 @@ fn late_round_serves_before_the_next_deadline() {
     timer.advance(Duration::ZERO);
     assert!(lease.is_lost());
     assert_eq!(over(&mut next).map(|permit| permit.weight()), Ok(1));
-    // A heavy head leaves at 5 ms, and the next one fits until 7 ms.
+    // A heavy head leaves at 5 ms, and the next request fits until 7 ms.
     let held = permits.try_acquire(1).unwrap();
     permits.resize(2);
     let mut heavy = permits.acquire(2, 5 * MS);
@@ -198,7 +201,8 @@ fn late_round_serves_before_the_next_deadline() {
     drop(held);
 }
 
-/// As what expires does on a manual timer, whichever shard a key is in.
+/// Leases are handed on in the order in which they expire on a manual timer, whichever shard a key
+/// is in.
 #[test]
 fn leases_of_one_tick_are_handed_on_in_order() {
     let timer = ManualTimer::new();

@@ -1,13 +1,13 @@
-//! Reaching what is parked: taken out, changed where it lies, listed. The uses are those of a lock
-//! manager: update a waiter, remove one, dump all.
+//! Reaching parked operations: take them out, change them while they are parked, list them. A lock
+//! manager uses this to update a waiter, remove one and dump all.
 #![cfg(not(loom))]
 
 use crate::support::*;
 
-/// A transaction that waits for another one's lock.
+/// A transaction that waits for another transaction's lock.
 struct Waiter {
     transaction: u64,
-    /// The holder of the lock.
+    /// The transaction that holds the lock.
     holder: u64,
     answers: mpsc::Sender<(u64, Outcome)>,
 }
@@ -22,7 +22,7 @@ impl DelayedOperation for Waiter {
     }
 }
 
-/// Its future knows the first id alone.
+/// Its future knows only the id of the first park.
 #[test]
 fn a_wait_parked_again_is_like_any_other() {
     let (timer, waits): (_, Purgatory<&str>) = by_hand();
@@ -40,7 +40,7 @@ fn a_wait_parked_again_is_like_any_other() {
     assert_eq!(waits.check_and_complete(&"a"), 1);
     assert_eq!(over(&mut future), Ok(7));
 
-    // It has no last check, and its time is the new one.
+    // It has no last check, and the new timeout counts.
     lost_wakeup.store(false, SeqCst);
     let (mut future, _) = wait(MINUTE);
     assert!(!future.reschedule(MINUTE), "it does not know the new id");
@@ -55,13 +55,13 @@ fn a_wait_parked_again_is_like_any_other() {
     let said = over(&mut future).unwrap_err().to_string();
     assert_eq!(said, "cancelled: completed without a value");
 
-    // A future that is dropped leaves it parked.
+    // The drop of its future leaves it parked.
     let (future, id) = wait(MINUTE);
     drop(future);
     assert_eq!(waits.len(), 1);
     assert_eq!(waits.cancel(id, "over"), ReachResult::Reached(()));
 
-    // The next event is the second park.
+    // For a wait for the next event, the second park is that event.
     let mut next = waits.next_event(&["a"], MINUTE);
     let taken = waits.take(next.id().unwrap()).reached().unwrap();
     let parked = waits.try_complete_else_watch(taken, &["a"], MINUTE);
@@ -70,8 +70,8 @@ fn a_wait_parked_again_is_like_any_other() {
     assert_empty(&waits);
 }
 
-/// A name that the caller chose before parking finds the operation, whatever place it has among its
-/// keys; a panic leaves it as it was.
+/// A name that the caller chose before parking finds the operation at any place among its keys; a
+/// panic of the closure leaves the operation as it was.
 #[test]
 fn an_operation_is_reached_by_a_name_of_the_callers() {
     let (_timer, waits): (_, Purgatory<&str, Waiter>) = by_hand();
@@ -94,7 +94,7 @@ fn an_operation_is_reached_by_a_name_of_the_callers() {
     assert!(catch_unwind(reached).is_err());
     let visits = AssertUnwindSafe(|| waits.for_each(|_, _, _| panic!("visited")));
     assert!(catch_unwind(visits).is_err());
-    // In the order of parking.
+    // The results come in the order of parking.
     let (holders, _) = waits.with_for_key("row", |waiter| waiter.holder);
     assert_eq!(holders, [1, 2]);
     assert_eq!(waits.cancel_for_key("second", "withdrawn"), 1);
@@ -104,7 +104,7 @@ fn an_operation_is_reached_by_a_name_of_the_callers() {
     assert_empty(&waits);
 }
 
-/// An operation under check is named, and goes on as it would have.
+/// An operation under check is listed by its id, and is otherwise unaffected.
 #[test]
 fn an_operation_under_check_is_not_missed() {
     let (_timer, waits) = waiting();
@@ -138,7 +138,7 @@ fn an_operation_under_check_is_not_missed() {
     assert_empty(&waits);
 }
 
-/// The expiry of an operation whose last check is queued is decided.
+/// Once its last check is queued, the expiry of an operation is decided.
 #[test]
 fn what_has_its_last_check_is_under_check() {
     let later = Later::default();
@@ -167,7 +167,7 @@ fn a_dump_of_one_key_each_allocates_nothing() {
     assert_eq!((dump.len(), measured.count_total), (10_000, 0));
 }
 
-/// In debug builds. In release builds it would wait for its own lock.
+/// In release builds the call would wait for its own lock.
 #[test]
 #[cfg(debug_assertions)]
 fn a_call_inside_a_closure_panics() {
@@ -226,7 +226,7 @@ fn a_boxed_operation_is_reached_by_its_type() {
     assert!(other.downcast::<Op>().is_err());
 }
 
-/// A wait that is taken is answered by its taker, and its future waits on until then.
+/// The taker of a wait answers it, and until then its future waits on.
 #[test]
 fn a_taken_wait_is_answered_by_its_taker() {
     let (timer, waits): (_, Purgatory<&str>) = by_hand();
@@ -255,8 +255,8 @@ fn a_taken_wait_is_answered_by_its_taker() {
     assert_empty(&waits);
 }
 
-/// It may be parked again, in any purgatory. Its future, which is dropped, ends nothing there; what
-/// nobody waits for does not come true.
+/// A taken wait may be parked again, in any purgatory. The drop of its future ends nothing there; a
+/// wait whose future is gone does not become true.
 #[test]
 fn a_taken_wait_may_be_parked_elsewhere() {
     let (_timer, waits): (_, Purgatory<&str>) = by_hand();
@@ -281,7 +281,8 @@ fn a_taken_wait_may_be_parked_elsewhere() {
     assert!(waits.is_empty() && others.is_empty());
 }
 
-/// Another operation in the place of a wait's: the wait is its taker's then, as one that was taken.
+/// Another operation replaces a wait's: the wait then belongs to its taker, as one that was taken
+/// out.
 #[test]
 fn replaced_wait_ends_where_it_is_dropped() {
     let (_timer, waits): (_, Purgatory<&str>) = by_hand();
@@ -292,7 +293,7 @@ fn replaced_wait_ends_where_it_is_dropped() {
     assert!(task.poll(&mut wait).is_pending() && task.poll(&mut other).is_pending());
     let (ended, endings) = mpsc::channel();
     let closures = when(|| false, move |outcome| ended.send(outcome).unwrap());
-    // 1. The closures take the place of the first, and that one the place of the other.
+    // 1. The closures replace the first operation, which replaces the second one's.
     let id = wait.id().unwrap();
     let first = waits.with(id, |boxed| mem::replace(boxed, closures));
     let mut first = first.reached();
@@ -303,7 +304,7 @@ fn replaced_wait_ends_where_it_is_dropped() {
         }
     });
     assert!(task.poll(&mut wait).is_pending() && task.poll(&mut other).is_pending());
-    // 2. The other one is dropped without an end, and the first ends in its place.
+    // 2. The replaced one is dropped without an end, and the first ends in its place.
     drop(first);
     assert_eq!((task.times(), task.poll(&mut other)), (1, gone));
     assert_eq!(waits.cancel(other_id, "over"), ReachResult::Reached(()));
@@ -317,8 +318,8 @@ fn replaced_wait_ends_where_it_is_dropped() {
     assert_empty(&waits);
 }
 
-/// Its future is dropped before or after that, or at the end. Dropped, it ends what is in its entry,
-/// and the wait comes true no more. Its value does not stay.
+/// The future is dropped before the second park, after it, or at the end. It then ends the
+/// operation in its entry, and the wait no longer becomes true. Its value is not kept.
 #[test]
 fn replaced_wait_parked_again_leaves_its_entry() {
     for drop_at in [0, 1, 2] {
@@ -350,8 +351,8 @@ fn replaced_wait_parked_again_leaves_its_entry() {
     }
 }
 
-/// An operation is put into the place of a wait's, whose future is dropped under its check: it ends
-/// behind that.
+/// A wait's operation is replaced, and its future is dropped under the check of the new one: that
+/// ends after its check.
 #[test]
 fn future_dropped_inside_anothers_check_ends() {
     let (_timer, waits): (_, Purgatory<&str>) = by_hand();
@@ -400,7 +401,7 @@ fn replaced_wait_wakes_the_task_that_polled_last() {
     assert_empty(&waits);
 }
 
-/// One that stays in its place goes on, whatever was done to it there, or panicked.
+/// A wait that stays in its place goes on, whatever a closure did to it there, even after a panic.
 #[test]
 fn a_wait_that_is_looked_at_goes_on() {
     let (_timer, waits): (_, Purgatory<&str>) = by_hand();
@@ -416,7 +417,7 @@ fn a_wait_that_is_looked_at_goes_on() {
     assert_empty(&waits);
 }
 
-/// Its own had ended elsewhere by then.
+/// The future's own operation had ended elsewhere by then.
 #[test]
 fn a_dropped_future_leaves_what_replaced_its_own() {
     let (_timer, waits): (_, Purgatory<&str>) = by_hand();

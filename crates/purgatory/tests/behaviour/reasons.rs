@@ -1,9 +1,9 @@
-//! A cancel's reason: a text, and a value that reaches the callback and the future.
+//! The reason of a cancel: a text, and a value that reaches the callback and the future.
 #![cfg(not(loom))]
 
 use crate::support::*;
 
-/// The transactions of a deadlock, each waiting for the next.
+/// The transactions of a deadlock, each of which waits for the next.
 #[derive(Debug, PartialEq)]
 struct Chain(Vec<u64>);
 
@@ -14,8 +14,7 @@ fn chain(outcome: &Outcome) -> Option<&Chain> {
     }
 }
 
-/// The fourth use of a lock manager: end one waiter with the chain of its deadlock. By each way to
-/// cancel.
+/// A lock manager ends one waiter with the chain of its deadlock, here by each way to cancel.
 #[test]
 fn a_callback_gets_the_value_of_its_cancel() {
     let (_timer, waits) = waiting();
@@ -34,7 +33,8 @@ fn a_callback_gets_the_value_of_its_cancel() {
     }
 }
 
-/// Left as a request, it reaches the callback by way of the thread that checks the operation.
+/// The value is left as a request, and reaches the callback through the thread that checks the
+/// operation.
 #[test]
 fn a_value_survives_a_check_under_way() {
     let (_timer, waits) = waiting();
@@ -42,7 +42,7 @@ fn a_value_survives_a_check_under_way() {
     let inside = waits.clone();
     let cancelled = Mutex::new(false);
     let operation = probe.operation().on_check(move || {
-        // Not as it is being parked, when it is not there to be cancelled.
+        // Not while it is being parked, when no cancel can find it.
         if inside.len() == 1 && !std::mem::replace(&mut *cancelled.lock().unwrap(), true) {
             let deadlock = Reason::with("deadlock", Chain(vec![3]));
             assert_eq!(inside.cancel_for_key(&"row", deadlock), 0);
@@ -93,7 +93,7 @@ fn reasons_are_equal_by_text_and_shared_value() {
     assert_eq!(format!("{:?}", requested("deadlock")), expected);
 }
 
-/// A cancel of many copies no text.
+/// A cancel of many operations does not copy the text.
 #[test]
 fn cancelled_operations_share_a_text() {
     let (_timer, waits): (_, Purgatory<&str>) = by_hand();

@@ -1,5 +1,5 @@
-//! `ReplicaSets`: callbacks, members' own code, other types. (Each call beside a reference:
-//! `models/replica_sets`.)
+//! `ReplicaSets`: callbacks, members' own code, other types. (Each call is compared with a
+//! reference in `models/replica_sets`.)
 
 use std::cell::Cell;
 
@@ -7,10 +7,10 @@ use crate::support::*;
 
 type Sets = ReplicaSets<(), usize>;
 
-/// The one group.
+/// The only group.
 const LOG: () = ();
 
-/// A group in epoch 1 with these values of members 0, 1, ...
+/// Creates a group in epoch 1, with these values of the members 0, 1, ...
 fn group(values: &[u64], rule: Rule) -> (ManualTimer, Sets) {
     let timer = ManualTimer::new();
     let sets = ReplicaSets::on(&timer, "test").unwrap();
@@ -20,7 +20,7 @@ fn group(values: &[u64], rule: Rule) -> (ManualTimer, Sets) {
     (timer, sets)
 }
 
-/// The group in epoch 1.
+/// Returns the group in epoch 1.
 fn led(sets: &Sets) -> InEpoch<'_, Sets, ()> {
     sets.in_epoch(&LOG, 1)
 }
@@ -70,7 +70,7 @@ fn callbacks_call_back() {
     assert_eq!(sets.members(&LOG), [(3, 20)]);
 }
 
-/// A set is looked at under its lock alone.
+/// A set is only read under its lock, so members need no `Sync`.
 #[test]
 fn members_need_no_sync() {
     let sets = ReplicaSets::new("test").unwrap();
@@ -117,7 +117,7 @@ fn panics_of_members_change_nothing_and_lock_nothing() {
     assert_eq!(over(&mut wait), Ok(7));
 }
 
-/// A member is dropped with nothing locked: its `Drop` may ask for the group.
+/// A member is dropped with nothing locked, so its `Drop` may ask for the group.
 #[test]
 fn members_that_go_are_dropped_unlocked() {
     let sets: ReplicaSets<u32, Hooked> = ReplicaSets::new("test").unwrap();
@@ -127,7 +127,7 @@ fn members_that_go_are_dropped_unlocked() {
     let a = Hooked::new(0, move |at| {
         if at == At::Drop {
             _ = other.watermark(&1);
-            _ = other.in_epoch(&9, 2).join(Hooked::plain(200), 0); // a group that is not there
+            _ = other.in_epoch(&9, 2).join(Hooked::plain(200), 0); // no such group
             counted.fetch_add(1, SeqCst);
         }
     });
@@ -175,7 +175,7 @@ fn values_and_groups_may_be_of_other_types() {
     assert_eq!(poll(&mut wait), Poll::Ready(Ok(-5)));
 }
 
-/// A member lags behind what is there: not behind one that has left meanwhile.
+/// A member lags behind the values of present members, not behind those of one that has left.
 #[test]
 fn nobody_lags_behind_a_member_that_has_left() {
     let (timer, sets) = group(&[4, 4, 4], Rule::all());
@@ -191,7 +191,8 @@ fn nobody_lags_behind_a_member_that_has_left() {
     assert!(lags.contains(&(2, 4, SECOND)) && lags.contains(&(1, 5, Duration::ZERO)));
 }
 
-/// Members are named by their machine and the number of its start.
+/// Members are named by their machine and the number of its start, so that an earlier start does
+/// not count.
 #[test]
 fn late_report_of_the_last_start_does_not_count() {
     let sets = ReplicaSets::new("test").unwrap();
@@ -199,7 +200,7 @@ fn late_report_of_the_last_start_does_not_count() {
     sets.set(&LOG, 1, [(leader, 5), (last_start, 5)], 5, Rule::all())
         .unwrap();
     let log = sets.in_epoch(&LOG, 1);
-    log.leave(&last_start).unwrap(); // it starts again, without its log
+    log.leave(&last_start).unwrap(); // the node restarts without its log
     log.report(&leader, 6).unwrap();
     assert_eq!(log.report(&last_start, 6), Err(WaitError::NoMember));
     let behind = WaitError::Behind { by: 6 };
@@ -210,7 +211,7 @@ fn late_report_of_the_last_start_does_not_count() {
     assert_eq!(sets.watermark(&LOG), Some(6));
 }
 
-/// A record that is acknowledged stays so, though its wait is not over yet as the set shrinks.
+/// An acknowledged record stays so, even if its wait has not ended yet when the set shrinks.
 #[test]
 fn waits_that_a_report_reaches_are_above_the_floor() {
     let (_timer, sets) = group(&[5, 5], Rule::all().floor(2));

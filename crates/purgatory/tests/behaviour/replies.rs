@@ -1,10 +1,11 @@
-//! Requests and replies on a manual timer. (Beside a reference, in any order: `models/replies`.)
+//! Requests and replies on a manual timer. (Random orders are compared with a reference in
+//! `models/replies`.)
 
 use crate::support::*;
 
 type Texts = Replies<u32, &'static str>;
 
-/// An expired reply has ended, though the executor has not run its callback yet.
+/// An expired request has ended even if the executor has not yet run its callback.
 #[test]
 fn keys_are_free_at_once_though_the_executor_is_late() {
     let (timer, later) = (ManualTimer::new(), Later::default());
@@ -14,13 +15,13 @@ fn keys_are_free_at_once_though_the_executor_is_late() {
     let woken = Woken::task();
     assert!(woken.poll(&mut expired).is_pending());
     timer.advance(SECOND);
-    assert_eq!(woken.times(), 0); // its task is the executor's to wake
+    assert_eq!(woken.times(), 0); // the executor wakes its task
     assert_eq!(replies.deliver(&1, "late"), Err("late"));
     let mut again = replies.expect(1, SECOND).unwrap();
     drop(replies.expect(2, SECOND).unwrap());
     assert_eq!(replies.deliver(&2, "gone"), Err("gone"));
     let mut second = replies.expect(2, SECOND).unwrap();
-    later.run(); // and the old ones' endings leave what is there now alone
+    later.run(); // the ends of the old requests leave the present ones alone
     assert_eq!(woken.times(), 1);
     assert_eq!(over(&mut expired), Err(WaitError::Expired));
     let twice = replies.expect(1, SECOND).unwrap_err();
@@ -31,7 +32,7 @@ fn keys_are_free_at_once_though_the_executor_is_late() {
     assert_eq!(over(&mut again), Ok("again"));
     assert_eq!(over(&mut second), Ok("second"));
     later.run();
-    // Nothing waits, and each key is free.
+    // No request waits, and each key is free.
     assert_nothing_waits(&replies.waits());
     for key in [1, 2] {
         assert_eq!(replies.deliver(&key, "late"), Err("late"));
@@ -39,7 +40,7 @@ fn keys_are_free_at_once_though_the_executor_is_late() {
     }
 }
 
-/// Its answer lies where it is expected.
+/// The answer is stored in the request's entry.
 #[test]
 fn a_reply_takes_no_allocation() {
     let (_timer, _waits, replies) = replies();

@@ -1,5 +1,5 @@
-//! The requests of several connections of one client, on a manual timer. (Beside a reference, in any
-//! order: `models/replies`.)
+//! The requests of one client over several connections, on a manual timer. (Random orders are
+//! compared with a reference in `models/replies`.)
 
 use crate::support::*;
 
@@ -27,7 +27,7 @@ fn expect(scope: &Scope) -> (u64, Reply) {
     scope.expect(SECOND).unwrap()
 }
 
-/// There is no table: an empty scope is its handle, and without that it is nothing.
+/// There is no table of scopes: an empty scope is only its handle, and leaves nothing when dropped.
 #[test]
 fn a_hundred_thousand_empty_scopes_cost_nothing() {
     const SCOPES: usize = 100_000;
@@ -55,7 +55,7 @@ fn a_hundred_thousand_empty_scopes_cost_nothing() {
         timer.advance(SECOND);
         drop(expiring);
     });
-    // While they live, each is its own allocation alone. Shards keep a page or so of each kind.
+    // While they live, each scope is one allocation. Shards keep about a page of each kind.
     assert_nothing_waits(&waits);
     let handles = SCOPES as i64;
     assert!(used.bytes_current < 100 * handles + 4_000_000, "{used:?}");
@@ -64,7 +64,7 @@ fn a_hundred_thousand_empty_scopes_cost_nothing() {
     assert_eq!(dropped.count_current, -handles);
 }
 
-/// As if they were parked there then, whichever shard they move to.
+/// Moved requests expire as if they were parked when they moved, whichever shard they move to.
 #[test]
 fn moved_requests_expire_in_the_order_of_moves() {
     let (timer, client) = client(|builder| builder);
@@ -85,7 +85,8 @@ fn moved_requests_expire_in_the_order_of_moves() {
     assert!(order.lock().unwrap().iter().copied().eq(0..20));
 }
 
-/// By that of its future, and by the one that is shown where it is.
+/// The request is reached by its future's id, and by the id that inspection shows at its present
+/// place.
 #[test]
 fn a_moved_request_is_reached_by_either_id() {
     let (_timer, client) = client(|builder| builder);
@@ -103,13 +104,13 @@ fn a_moved_request_is_reached_by_either_id() {
     }
 }
 
-/// A shard that time has passed by unnoticed wakes the timer no earlier than others.
+/// A shard whose wheel is behind the clock does not wake the timer early.
 #[test]
 fn a_moved_request_is_due_when_it_was() {
     let (timer, client) = client(|builder| builder);
     let scopes: Vec<_> = (0..20).map(|_| client.another()).collect();
     for scope in &scopes {
-        drop(expect(scope)); // its shard is made
+        drop(expect(scope)); // makes its shard
         timer.advance(10_007 * MS);
         let (number, reply) = client.expect(400 * MS).unwrap();
         let due = timer.next_due_in();
@@ -119,8 +120,8 @@ fn a_moved_request_is_due_when_it_was() {
     }
 }
 
-/// Only what was expected before the call is confirmed: as the value is cloned first, the first request
-/// is answered, and another one is expected.
+/// A confirmation covers only requests expected before the call. The clone of its value, which
+/// comes first, answers the first request and expects another.
 #[test]
 fn deliver_up_to_clones_its_value_unlocked() {
     let scope = ReplyScope::on(&ManualTimer::new(), "acks").unwrap();

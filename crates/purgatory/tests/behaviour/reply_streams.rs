@@ -4,7 +4,7 @@ use crate::support::*;
 
 type Next = Option<Result<&'static str, WaitError>>;
 
-/// The next reply of a stream that has one, or has ended.
+/// Returns the next reply or the end of a stream that has one.
 #[track_caller]
 fn next(stream: &mut ReplyStream<&'static str>) -> Next {
     let task = Woken::task();
@@ -19,7 +19,7 @@ fn waits(stream: &mut ReplyStream<&'static str>) -> bool {
     task.poll(&mut stream.next_reply()).is_pending()
 }
 
-/// They are all there, in order, though nothing polls between two of them.
+/// All replies are there, in order, even if no task polls between two of them.
 #[test]
 fn a_stream_yields_replies_in_order_until_the_count() {
     let (_timer, waits_of, replies) = replies();
@@ -33,7 +33,7 @@ fn a_stream_yields_replies_in_order_until_the_count() {
     assert_eq!(twice.reason, WaitError::AlreadyExpected);
     assert_eq!(replies.deliver(&1, "three"), Ok(()));
 
-    // The last one ends the request, and frees the key.
+    // The last reply ends the request, and frees its key.
     assert_nothing_waits(&waits_of);
     assert_eq!(replies.deliver(&1, "four"), Err("four"));
     let got = [(); 4].map(|()| next(&mut stream));
@@ -41,7 +41,7 @@ fn a_stream_yields_replies_in_order_until_the_count() {
     assert_eq!(got, expected);
     assert_eq!((next(&mut stream), stream.id()), (None, None));
 
-    // A count of 0 is one of 1.
+    // A count of 0 counts as 1.
     let _one = replies.expect_many(2, 0, SECOND).unwrap();
     assert_eq!(replies.deliver(&2, "one"), Ok(()));
     assert_nothing_waits(&waits_of);
@@ -59,7 +59,7 @@ fn each_reply_wakes_the_task_of_a_stream() {
     }
 }
 
-/// Replies that came in time come before the error, and the error comes once.
+/// Replies that came in time precede the error, which comes once.
 #[test]
 fn the_end_of_a_stream_loses_no_reply() {
     let (timer, waits_of, replies) = replies();
@@ -84,7 +84,8 @@ fn the_end_of_a_stream_loses_no_reply() {
     assert_eq!(next(&mut at_once), None);
 }
 
-/// It is completed then: its client has not gone. One that is dropped is cancelled.
+/// The request is then completed, as its client has not gone. A stream that is dropped is
+/// cancelled.
 #[test]
 fn a_stream_ends_with_the_reply_that_its_test_accepts() {
     let (_timer, waits_of, replies) = replies();
@@ -109,7 +110,7 @@ fn a_stream_ends_with_the_reply_that_its_test_accepts() {
     assert_nothing_waits(&waits_of);
 }
 
-/// Its replies go with it, and its key is free.
+/// The stream's replies are dropped with it, and its key is free.
 #[test]
 fn a_dropped_stream_leaves_nothing() {
     let (_timer, _, replies) = replies();
@@ -127,7 +128,7 @@ fn a_dropped_stream_leaves_nothing() {
     assert_eq!(value.alive(), 1);
 }
 
-/// The time of a subscription between two of its messages.
+/// A subscription may get a new timeout between two of its messages.
 #[test]
 fn a_stream_is_given_more_time_until_it_has_ended() {
     for by_key in [false, true] {
@@ -167,7 +168,7 @@ fn the_reader_of_a_connection_limits_the_silence() {
             taken += 1;
         }
     }
-    // Silent. What came is there.
+    // The server is silent. The replies that came are still there.
     timer.advance(idle_max);
     assert!(!scope.reschedule(number, idle_max));
     for _ in taken..15 {
@@ -175,7 +176,7 @@ fn the_reader_of_a_connection_limits_the_silence() {
     }
     assert_eq!(next(&mut stream), Some(Err(WaitError::Expired)));
 
-    // Nor are a number that was not given out, and another scope's.
+    // A number that was not handed out, or that is another scope's, is not rescheduled.
     let (number, _reply) = scope.expect(SECOND).unwrap();
     assert!(!scope.reschedule(number + 1, SECOND));
     assert!(!scope.another().reschedule(number, SECOND));
@@ -197,7 +198,7 @@ fn a_scope_has_streams_which_its_close_ends() {
     assert_nothing_waits(&client.waits());
 }
 
-/// Its time is up, and the executor is still to finish the request.
+/// The time is up, and the executor has still to finish the request.
 #[test]
 fn replies_that_were_not_taken_go_with_their_stream() {
     let executor = Later::default();

@@ -15,7 +15,7 @@ fn runtime() -> (Runtime, Handle) {
     (runtime, executor)
 }
 
-/// Parks an operation whose callback spawns a task, which reports how it ended.
+/// Parks an operation whose callback spawns a task that reports the outcome.
 fn park_spawning(
     purgatory: &Waiting,
     told: &UnboundedSender<Outcome>,
@@ -28,7 +28,7 @@ fn park_spawning(
     probe
 }
 
-/// From threads that are in no runtime.
+/// The events and the timer's advance come from threads that are in no runtime.
 #[test]
 fn callbacks_of_completions_and_expiries_may_spawn() {
     let (runtime, executor) = runtime();
@@ -66,9 +66,9 @@ fn a_runtime_that_is_gone_loses_no_callback() {
     assert!(outcomes.try_recv().is_err());
 }
 
-/// A timer that is a task of the runtime: an hour passes at once, in order, and callbacks of
-/// expired operations may spawn. A blocked task would keep the reaper, another task of the same
-/// thread, from ever ending its wait.
+/// On a timer that is a task of the runtime, an hour passes at once, in order, and callbacks of
+/// expired operations may spawn. A blocking wait in a task is refused: the reaper, a task of the
+/// same thread, could not end it.
 #[tokio::test(start_paused = true)]
 async fn under_a_paused_clock_operations_expire_in_time() {
     let timer = system_timer(|builder| builder.tokio(Handle::current()));
@@ -98,8 +98,8 @@ async fn under_a_paused_clock_operations_expire_in_time() {
     assert_eq!(ended.await.unwrap(), Err(WaitError::MustNotBlock));
 }
 
-/// A loop over waits that are ready at once takes part in the runtime's cooperative budget: its
-/// task yields, and what is joined with it gets its turn.
+/// A loop over ready waits takes part in the runtime's cooperative budget: its task yields, so that
+/// futures joined with it get their turn.
 #[tokio::test]
 async fn loop_over_ready_waits_yields_to_its_neighbours() {
     let replies: Replies<u32, u32> = Replies::on(&ManualTimer::new(), "r").unwrap();
@@ -130,9 +130,8 @@ async fn loop_over_ready_waits_yields_to_its_neighbours() {
     assert!(turns_of_a_neighbour_of(taken).await > 10);
 }
 
-/// `try_take` is no await, nor is a poll by a waker that wakes nothing: with the budget used up they find
-/// an answer all the same. A task that blocks, though it should not, cannot yield: it waits as any
-/// thread does.
+/// `try_take` and a poll with a no-op waker need no budget: they find an answer even when it is
+/// used up. A task that blocks, though it should not, cannot yield: it waits as any thread does.
 #[tokio::test]
 async fn try_take_needs_no_budget() {
     let replies: Replies<u32, u32> = Replies::on(&ManualTimer::new(), "r").unwrap();
@@ -150,7 +149,7 @@ async fn try_take_needs_no_budget() {
     }
 }
 
-/// The lines of a program, in a test whose clock is paused.
+/// The lines that a program would have, with the runtime's clock paused.
 #[tokio::test(start_paused = true)]
 async fn forms_on_a_runtimes_timer_expire_by_its_clock() {
     let timer = Timer::tokio().unwrap();
@@ -175,7 +174,7 @@ async fn forms_on_a_runtimes_timer_expire_by_its_clock() {
     let open = monitor.wait(&[1], MS, |is_open| *is_open);
     assert!(open.await.is_ok());
     assert!(sets.waits().is_empty());
-    // All of them are on that timer.
+    // All of these forms are on that timer.
     timer.shutdown(Duration::ZERO);
     let late = monitor.wait(&[1], hour, |_| false);
     assert!(late.await.unwrap_err().is_shutdown());

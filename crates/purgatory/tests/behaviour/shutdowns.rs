@@ -1,12 +1,12 @@
-//! A shutdown that waits for operations under check is woken when the last of them ends, whichever
-//! thread checks it.
+//! Shutdowns. One that waits for operations under check is woken when the last of them ends,
+//! whichever thread checks it.
 
 use std::sync::mpsc::{self, Receiver};
 
 use crate::support::*;
 
-/// Shuts down without a limit on another thread, until `watched` has ended. Then every operation
-/// that is not under check is cancelled, and the others have a pending end.
+/// Shuts down without a limit on another thread, and returns once `watched` has ended. By then
+/// every operation that is not under check is cancelled, and the others have a pending end.
 fn begin_shutdown(purgatory: &Waiting, watched: &Probe) -> Receiver<usize> {
     let (done, left) = mpsc::channel();
     let closing = purgatory.clone();
@@ -17,7 +17,7 @@ fn begin_shutdown(purgatory: &Waiting, watched: &Probe) -> Receiver<usize> {
     left
 }
 
-/// One that hangs fails.
+/// Asserts that a shutdown returns with nothing left; fails if it hangs.
 #[track_caller]
 fn assert_over(left: &Receiver<usize>) {
     let left = left.recv_timeout(MINUTE).expect("the shutdown hangs");
@@ -54,7 +54,7 @@ fn shutdown_waits_for_the_check_of_an_event() {
     }
 }
 
-/// The holder ends it and calls it back: the shutdown returns after that.
+/// The holder ends the operation and calls it back; only then does the shutdown return.
 #[test]
 fn shutdown_waits_for_callbacks_of_checked_operations() {
     let (_timer, purgatory): (_, Purgatory<&str>) = by_hand();
@@ -65,7 +65,7 @@ fn shutdown_waits_for_callbacks_of_checked_operations() {
     let stop = Stop::new();
     let (returns, shutdown) = mpsc::channel();
     let (tells, seen) = mpsc::channel();
-    // A shutdown that does not wait for this returns meanwhile.
+    // A shutdown that does not wait for this callback returns meanwhile.
     let then = move |_| tells.send(shutdown.recv_timeout(20 * MS)).unwrap();
     purgatory.park(when(false_at(&stop), then), &["a"], NEVER);
 
@@ -86,7 +86,7 @@ fn shutdown_waits_for_callbacks_of_checked_operations() {
     assert_empty(&purgatory);
 }
 
-/// It was cancelled before, so its callback may run on.
+/// An operation that was cancelled before the shutdown may still be in its callback.
 #[test]
 fn shutdown_ignores_callbacks_of_earlier_cancels() {
     let (_timer, purgatory): (_, Purgatory<&str>) = by_hand();
@@ -104,8 +104,8 @@ fn shutdown_ignores_callbacks_of_earlier_cancels() {
     assert_empty(&purgatory);
 }
 
-/// An event between its first check and its registration has the parking thread check it again,
-/// while it is in the shard already.
+/// An event between the first check and the registration makes the parking thread check the
+/// operation again, when it is already in the shard.
 #[test]
 fn shutdown_waits_for_the_check_of_a_parking_thread() {
     let (_timer, purgatory) = waiting();
@@ -152,7 +152,7 @@ fn shutdown_waits_for_a_last_check_on_the_executor() {
         thread::yield_now();
     }
     let over = loop {
-        executor.run(); // callbacks of the operations that saw it close, too
+        executor.run(); // callbacks of the last operations, too
         match left.try_recv() {
             Ok(over) => break over,
             Err(_) => thread::yield_now(),
@@ -163,7 +163,7 @@ fn shutdown_waits_for_a_last_check_on_the_executor() {
     assert_empty(&purgatory);
 }
 
-/// What would end at once is refused, too, and what has no time to wait: a loop of waits ends,
+/// Waits that would end at once, or have no time to wait, are refused, too: a loop of waits ends,
 /// whatever its condition says.
 #[test]
 fn each_form_refuses_all_once_its_timer_was_shut_down() {
@@ -207,8 +207,8 @@ fn each_form_refuses_all_once_its_timer_was_shut_down() {
     assert_eq!(refused(&purgatory, operation, &[1]).0, WaitError::Closed);
 }
 
-/// A shutdown waits for callbacks that the executor has; those that are late at its limit are told
-/// of.
+/// A shutdown waits for callbacks that the executor still has, and counts those that are late at
+/// its limit.
 fn waits_for_late_callbacks(later: &Later, shutdown: impl Fn(Duration) -> usize + Send + 'static) {
     assert_eq!(shutdown(Duration::ZERO), 3);
     let (begins, begun) = mpsc::channel();
@@ -225,7 +225,7 @@ fn waits_for_late_callbacks(later: &Later, shutdown: impl Fn(Duration) -> usize 
     assert_eq!(closing.join().unwrap(), 0);
 }
 
-/// Of permits leases end, too, and keys go: they are no waits, but it waits for them.
+/// Leases and keys are no waits, so they are not counted; the shutdown still waits for their ends.
 #[test]
 fn shutdown_of_permits_counts_the_waits_alone() {
     let (timer, later) = (ManualTimer::new(), Later::default());
@@ -243,7 +243,7 @@ fn shutdown_of_permits_counts_the_waits_alone() {
     drop((futures, lost, leases));
 }
 
-/// A purgatory, and the waits of a form.
+/// A purgatory counts them, and so do the waits of a form.
 #[test]
 fn shutdown_counts_the_callbacks_that_are_late() {
     let later = Later::default();
@@ -258,7 +258,7 @@ fn shutdown_counts_the_callbacks_that_are_late() {
     waits_for_late_callbacks(&later, move |limit| waits.shutdown(limit));
 }
 
-/// It is one callback that is under way, and not a shutdown.
+/// The nested shutdown counts the one callback that is under way, and not a shutdown.
 #[test]
 fn shutdown_inside_a_callback_counts_that_callback() {
     let left = Arc::new(Mutex::new(Vec::new()));
@@ -278,7 +278,7 @@ fn shutdown_inside_a_callback_counts_that_callback() {
     assert_eq!(*left.lock().unwrap(), [1, 2, 1]);
 }
 
-/// A cancel calls back where it is made; a shutdown leaves that, as an expiry does.
+/// A cancel calls back where it is made; a shutdown leaves that to the executor, as an expiry does.
 #[test]
 fn callbacks_and_wakers_of_a_shutdown_run_on_executor() {
     let timer = system_timer(|builder| builder.name("end"));

@@ -1,4 +1,5 @@
-//! On a manual timer what one call ends comes in the same order in each run, under many keys, too.
+//! On a manual timer, the ends that one call causes come in the same order in each run, over many
+//! keys, too.
 
 use crate::support::*;
 
@@ -7,7 +8,7 @@ const KEYS: u32 = 200;
 /// The keys in the order in which their waits ended.
 type Order = Arc<Mutex<Vec<u32>>>;
 
-/// Checks that `story` ends what it parks in the same order twice, each time on a timer of its own.
+/// Checks that two runs of `story`, each on its own timer, end their waits in the same order.
 #[track_caller]
 fn ends_alike(story: impl Fn(&ManualTimer, &Order)) {
     let [one, other] = [(); 2].map(|()| {
@@ -20,7 +21,7 @@ fn ends_alike(story: impl Fn(&ManualTimer, &Order)) {
     assert_eq!(one, other);
 }
 
-/// Ends as a task does that is woken: notes the key.
+/// Polls a wait as a task that notes the key when it is woken.
 fn woken<T>(wait: &mut WaitFuture<T>, order: &Order, key: u32) {
     let order = order.clone();
     let noted = waker(move || order.lock().unwrap().push(key));

@@ -44,8 +44,8 @@ fn a_snapshot_lists_operations_keys_and_ages() {
     }
 }
 
-/// Two snapshots in each check: for how long each says that the check is under way. The second
-/// follows the first at once, as an event comes by meanwhile.
+/// Each check takes two snapshots, which tell for how long it has been under way. A second check
+/// follows the first at once, because of an event that came meanwhile.
 #[test]
 fn a_later_check_is_not_taken_for_an_earlier_one() {
     let (timer, purgatory) = waiting();
@@ -88,7 +88,7 @@ fn unranked_keys_are_dropped_with_nothing_locked() {
     let (_timer, purgatory): (_, Purgatory<Hooked>) = by_hand();
     let key = Hooked::new(0, |at| {
         if at == At::Drop {
-            // It locks every shard.
+            // The call locks every shard.
             CALLED.with_borrow(|called| _ = called.as_ref().map(Purgatory::keys));
         }
     });
@@ -115,7 +115,7 @@ fn parked_operations_are_counted_by_label() {
     let fetch = |keys| Watches::keys(keys).labelled("fetch");
     let id = waits.park(never(), fetch(&["a"]), NEVER);
     waits.park(never(), fetch(&["a", "b"]), 5 * MS);
-    waits.park(never(), &["a"], NEVER); // without one
+    waits.park(never(), &["a"], NEVER); // no label
     let snapshot = waits.snapshot(9);
     assert_eq!(snapshot.labels, [("fetch", 2), ("acks", 1)]);
     let mut labels: Vec<_> = snapshot.oldest.iter().map(|parked| parked.label).collect();
@@ -131,7 +131,7 @@ fn parked_operations_are_counted_by_label() {
     assert_eq!(waits.snapshot(9).labels, []);
 }
 
-/// The first snapshot that finds a check does not know since when it runs.
+/// The first snapshot that finds a check under way does not know when the check began.
 #[test]
 fn the_first_text_of_a_check_names_no_time() {
     let (timer, purgatory) = waiting();

@@ -1,18 +1,18 @@
-//! Values of the user's are dropped, and the clock is read, with nothing locked: each of them calls
-//! the purgatory here.
+//! Users' values are dropped, and the clock is read, with nothing locked: here each of them calls
+//! the purgatory.
 #![cfg(not(loom))]
 
 use crate::support::*;
 
 type Waits = Purgatory<u32>;
 
-/// A value that looks into these as it is dropped, which takes a lock.
+/// A value that looks into these waits when it is dropped, which takes a lock.
 fn looks_into(waits: &Waits) -> OnDrop {
     let waits = waits.clone();
     OnDrop::new(move || _ = waits.waiters(&1))
 }
 
-/// Parks an operation under key 1 whose check does this once it is parked, with its id.
+/// Parks an operation under key 1. Once it is parked, its check does this, with the operation's id.
 fn park_checked(waits: &Waits, mut check: impl FnMut(OperationId) -> bool + Send + 'static) {
     let id = Arc::new(Mutex::new(None));
     let parked = id.clone();
@@ -20,9 +20,9 @@ fn park_checked(waits: &Waits, mut check: impl FnMut(OperationId) -> bool + Send
     *id.lock().unwrap() = Some(waits.park(when(check, drop), &[1], MINUTE));
 }
 
-// Values, reasons, closures, wakers.
+// Values, reasons, closures and wakers.
 
-/// A check that comes true beats a cancel that came meanwhile, and the first cancel beats another.
+/// A check that holds beats a cancel that came meanwhile, and the first cancel beats the second.
 #[test]
 fn a_beaten_cancels_reason_is_dropped_unlocked() {
     in_time(|| {
@@ -44,7 +44,7 @@ fn a_beaten_cancels_reason_is_dropped_unlocked() {
     });
 }
 
-/// With the key that was closed for it.
+/// The reason is dropped with the key that was closed for it.
 #[test]
 fn a_closed_keys_reason_is_dropped_unlocked() {
     in_time(|| {
@@ -56,7 +56,7 @@ fn a_closed_keys_reason_is_dropped_unlocked() {
     });
 }
 
-/// Or under check.
+/// The operation is gone or under check.
 #[test]
 fn a_closure_for_what_is_gone_is_dropped_unlocked() {
     in_time(|| {
@@ -75,7 +75,7 @@ fn a_closure_for_what_is_gone_is_dropped_unlocked() {
     });
 }
 
-/// A poll under check leaves the waker in the entry, where the condition is not.
+/// A poll under check leaves its waker in the entry, apart from the condition.
 #[test]
 fn a_replaced_waits_last_waker_is_dropped_unlocked() {
     in_time(|| {
@@ -101,12 +101,12 @@ fn a_replaced_waits_last_waker_is_dropped_unlocked() {
 
 // The clock.
 
-/// Creates a purgatory by a clock that acts, whose ends are timed.
+/// Creates a purgatory whose ends are timed, on a clock that acts.
 fn timed<K: WatchKey + Send, O: DelayedOperation + Send>() -> Purgatory<K, O> {
     timed_with(|builder| builder)
 }
 
-/// Does as [`timed`] does, with these settings.
+/// Creates a purgatory as [`timed`] does, with these settings.
 fn timed_with<K: WatchKey + Send, O: DelayedOperation + Send>(
     build: impl FnOnce(Builder<Purgatory<K, O>>) -> Builder<Purgatory<K, O>>,
 ) -> Purgatory<K, O> {
@@ -128,7 +128,7 @@ fn the_clock_is_read_unlocked_as_a_value_advances() {
         let waits = marks.waits();
         waits.times();
         let inside = waits.clone();
-        at_next_read(move || assert_eq!(inside.len(), 0)); // as it parks
+        at_next_read(move || assert_eq!(inside.len(), 0)); // at the park
         let mut wait = marks.wait_for(&1, 5, MINUTE);
         at_next_read(move || assert_eq!(waits.len(), 1));
         assert_eq!(marks.advance(&1, 5), Ok(1));
@@ -136,7 +136,7 @@ fn the_clock_is_read_unlocked_as_a_value_advances() {
     });
 }
 
-/// Another thread renews the lease before the one that has read the clock comes to the lock.
+/// A thread has read the clock to renew a lease; before it takes the lock, another one renews it.
 #[test]
 fn a_renewal_that_stalls_shortens_no_later_one() {
     in_time(|| {
@@ -148,7 +148,7 @@ fn a_renewal_that_stalls_shortens_no_later_one() {
         let later = lease.clone();
         at_next_read(move || {
             let clock = SystemClock::new();
-            while clock.now_ns() == 0 {} // it reads a later time
+            while clock.now_ns() == 0 {} // the other thread reads a later time
             assert!(later.renew(MINUTE));
         });
         assert!(lease.renew(MS));
@@ -157,8 +157,8 @@ fn a_renewal_that_stalls_shortens_no_later_one() {
     });
 }
 
-/// The holder of a lease that was just handed over reads the clock to renew it, and comes to the lock
-/// after the thread that hands it over has begun its time to live.
+/// The new holder of a lease reads the clock to renew it. Before it takes the lock, the thread that
+/// hands the lease over begins its time to live.
 #[test]
 fn hand_over_does_not_undo_a_stalled_renewal() {
     in_time(|| {
@@ -174,7 +174,7 @@ fn hand_over_does_not_undo_a_stalled_renewal() {
             woken.send(()).unwrap();
             has_stalled.lock().unwrap().recv().unwrap();
             let clock = SystemClock::new();
-            while clock.now_ns() == 0 {} // the time to live begins later
+            while clock.now_ns() == 0 {} // its time to live begins later
         });
         assert!(poll_by(&mut *next.lock().unwrap(), &holder).is_pending());
         let renews = thread::spawn(move || {
@@ -196,7 +196,8 @@ fn hand_over_does_not_undo_a_stalled_renewal() {
     });
 }
 
-/// A leader that looks who lags stalls once it has read the clock, and the log grows before its look.
+/// A leader looks for members that lag. It stalls after it has read the clock, and the log grows
+/// meanwhile.
 #[test]
 fn a_look_that_stalls_makes_no_laggard() {
     in_time(|| {
@@ -219,8 +220,8 @@ fn a_look_that_stalls_makes_no_laggard() {
     });
 }
 
-/// Another look comes before the first one, which stalls once it has read the clock again, has set
-/// its time.
+/// A first look stalls after it has read the clock again. Another look comes before the first one
+/// has set its time.
 #[test]
 fn a_look_that_stalls_sets_no_time_of_a_later_one() {
     type Logs = ReplicaSets<u32, &'static str>;
@@ -274,7 +275,7 @@ fn a_look_that_stalls_sets_no_time_of_a_later_one() {
     }
 }
 
-/// A snapshot stalls once it has read the clock, and a check begins before it looks.
+/// A snapshot stalls after it has read the clock, and a check begins before the snapshot looks.
 #[test]
 fn a_snapshot_that_stalls_makes_no_check_longer() {
     in_time(|| {
@@ -328,7 +329,7 @@ fn a_clock_that_panics_leaves_no_operation_held() {
     }
 }
 
-/// Debug builds read the clock, to warn of checks that take too long.
+/// Debug builds read the clock in order to warn of checks that take too long.
 #[test]
 fn panicking_clock_spares_signals_during_a_check() {
     let waits: Waits = timed();
@@ -345,7 +346,7 @@ fn panicking_clock_spares_signals_during_a_check() {
     assert_eq!(waits.stats().panics, u64::from(cfg!(debug_assertions)));
 }
 
-/// Looks into these at each clock read of this thread from now on.
+/// From now on, looks into these waits at each clock read of this thread.
 fn look_at_each_read(waits: Waits) {
     at_next_read(move || {
         waits.waiters(&1);
@@ -353,7 +354,7 @@ fn look_at_each_read(waits: Waits) {
     });
 }
 
-/// And for a snapshot.
+/// The clock is also read unlocked for a snapshot.
 #[test]
 fn the_clock_is_read_unlocked_as_all_are_cancelled() {
     in_time(|| {
@@ -366,14 +367,14 @@ fn the_clock_is_read_unlocked_as_all_are_cancelled() {
     });
 }
 
-/// It was asked after the call had begun, while the call reads the clock.
+/// The request comes after the call has begun, while the call reads the clock.
 #[test]
 fn fail_all_spares_a_later_request() {
     in_time(|| {
         let clock = Acting(SystemClock::default());
         let timer = SystemTimer::builder().clock(clock).build().unwrap();
         let replies = Replies::<u32, u32>::on(&timer, "timed").unwrap();
-        replies.waits().times(); // from now on ends are timed
+        replies.waits().times(); // times are recorded from here on
         let (asked, asks) = mpsc::channel();
         let inside = replies.clone();
         at_next_read(move || asked.send(inside.expect(1, MINUTE).unwrap()).unwrap());
@@ -384,7 +385,7 @@ fn fail_all_spares_a_later_request() {
     });
 }
 
-/// The job of a callback reads the clock, for how long it has waited.
+/// The job of a callback reads the clock, to time how long the callback has waited.
 #[test]
 fn a_clock_that_panics_loses_no_callback() {
     let later = Later::default();

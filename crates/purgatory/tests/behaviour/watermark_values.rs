@@ -1,4 +1,4 @@
-//! Watermarks of other values than `u64`.
+//! Watermarks with other values than `u64`.
 
 use std::{any::type_name_of_val, fmt::Debug};
 
@@ -6,14 +6,14 @@ use purgatory::WatermarkValue;
 
 use crate::support::*;
 
-/// Creates watermarks of another value on a manual timer, with their waits for inspection.
+/// Creates watermarks of these values on a manual timer, with their waits for inspection.
 fn watermarks<V: WatermarkValue>() -> (ManualTimer, Waits<u32>, Watermarks<u32, V>) {
     let (timer, waits, watermarks) = crate::support::watermarks();
     (timer, waits, watermarks.with_values())
 }
 
-/// A program that names no type of value has `u64`: its literals, what it parses and converts, and
-/// what it gets.
+/// A program that names no type of value gets `u64`: for literals, for values that it parses or
+/// converts, and for results.
 #[test]
 fn plain_programs_have_u64_without_naming_it() {
     let marks = Watermarks::new("plain").unwrap();
@@ -36,7 +36,7 @@ fn plain_programs_have_u64_without_naming_it() {
     let expected = "core::option::Option<u64>";
     assert_eq!(type_name_of_val(&marks.lowest_waiting(&())), expected);
 
-    /// A field and a parameter do not name it either.
+    /// A field and a parameter need not name it either.
     struct Server {
         marks: Watermarks<String>,
     }
@@ -77,7 +77,7 @@ fn ranks_of_integers_keep_their_order() {
     in_order(&[0, 1, usize::MAX]);
 }
 
-/// A value whose type asks how many wait, which takes all shards' locks.
+/// A value whose mapping asks how many wait, which takes the locks of all shards.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Asking(u64);
 
@@ -102,7 +102,7 @@ impl WatermarkValue for Asking {
     }
 }
 
-/// A lock that is held would stop the thread for good; the test does not wait for that.
+/// If a lock were held, the thread would stop for good; the test does not wait for that.
 #[test]
 fn mapping_runs_with_nothing_locked() {
     let (timer, waits, asking) = watermarks::<Asking>();
@@ -129,7 +129,7 @@ fn mapping_runs_with_nothing_locked() {
     assert_nothing_waits(&waits);
 }
 
-/// It is noticed before anything is changed.
+/// The mapping is checked before anything is changed.
 #[cfg(debug_assertions)]
 #[test]
 #[should_panic = "does not come back from its rank"]

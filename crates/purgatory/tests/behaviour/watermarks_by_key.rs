@@ -1,4 +1,4 @@
-//! Watermarks by key. (Beside a reference, in any order: `models/watermarks`.)
+//! Watermarks by key. (Random orders are compared with a reference in `models/watermarks`.)
 
 use crate::support::*;
 
@@ -7,7 +7,7 @@ fn fails<T: std::fmt::Debug>(mut wait: WaitFuture<T>) -> WaitError {
     over(&mut wait).unwrap_err()
 }
 
-/// Its answer lies where it waits. The value is that of the advance, though others came since.
+/// The answer is stored in the entry. It is the value of the advance, even if others came since.
 #[test]
 fn a_wait_for_a_value_takes_no_allocation() {
     let (_timer, waits, watermarks) = watermarks::<u32>();
@@ -56,19 +56,19 @@ fn refused_wait_hands_its_callback_back() {
     assert_eq!(waits.stats().refused_closed, 1);
     refused.into_inner()(Expired);
     assert_eq!(ended.try_recv(), Ok(Expired));
-    // Values need no open purgatory; waits do, also for one that is reached.
+    // Values can be used after the shutdown; waits cannot, even for a value that is reached.
     assert_eq!(watermarks.advance(&1, 5), Ok(0));
     assert_eq!(watermarks.value(&1), Some(5));
     let late = over(&mut watermarks.wait_for(&1, 5, SECOND));
     assert_eq!(late, Err(WaitError::Closed));
 }
 
-/// As long as it waits; and it may be waited for on a thread.
+/// It gets more time as long as it waits, and a thread can block on it.
 #[test]
 fn a_wait_for_each_is_given_more_time() {
     let (timer, waits, watermarks) = watermarks::<u32>();
     let levels = [(1, 5), (2, 5), (3, 5)];
-    watermarks.advance(&1, 5).unwrap(); // met as it comes
+    watermarks.advance(&1, 5).unwrap(); // met at once
     let mut later = watermarks.wait_for_each(&levels, SECOND);
     assert!(later.reschedule(2 * SECOND));
     timer.advance(SECOND);
@@ -92,7 +92,7 @@ fn a_wait_for_each_is_given_more_time() {
     assert_nothing_waits(&waits);
 }
 
-/// Each part is done once: this would take half a minute if it looked at all others.
+/// Each part is looked at once: with a look at all others this would take half a minute.
 #[test]
 fn wait_for_each_of_many_keys_takes_no_square() {
     const KEYS: u32 = 50_000;
@@ -109,7 +109,7 @@ fn wait_for_each_of_many_keys_takes_no_square() {
     assert_nothing_waits(&waits);
 }
 
-/// An observer of its first key is told once its other part has left, too.
+/// An observer of the first key is told only once the other part has left, too.
 #[test]
 fn parts_of_a_dropped_wait_leave_before_any_wake() {
     let (_timer, waits, ends) = watermarks::<u32>();
@@ -134,7 +134,7 @@ fn parts_of_a_dropped_wait_leave_before_any_wake() {
 fn waits_take_borrowed_forms_of_their_key() {
     let (_timer, _, ends) = watermarks::<String>();
     let mut first = ends.wait_for("orders-0", 5, SECOND);
-    drop(ends.wait_for("orders-0", 5, SECOND)); // the key has room for more than one
+    drop(ends.wait_for("orders-0", 5, SECOND)); // so that the key has memory for more than one
     let (send, ended) = std::sync::mpsc::channel();
     let then = move |outcome| send.send(outcome).unwrap();
     ends.park("orders-0", 4, SECOND, then).unwrap();
@@ -160,11 +160,11 @@ fn waits_take_borrowed_forms_of_their_key() {
 }
 
 thread_local! {
-    /// What the next hash of a key does.
+    /// Runs at the next hash of a key.
     static AT_HASH: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
-/// A key whose hash acts.
+/// A key whose hash runs this thread's act.
 fn acts(number: u32) -> Hooked {
     Hooked::new(number, |at| {
         if at == At::Hash
@@ -175,12 +175,12 @@ fn acts(number: u32) -> Hooked {
     })
 }
 
-/// The first part ends as the second one comes, which is given up where it was parked.
+/// The first part ends while the second one is parked, which is then given up.
 #[test]
 fn part_parked_after_the_end_is_given_up() {
     let (_timer, waits, ends) = watermarks::<Hooked>();
     let closes = ends.clone();
-    // The second key's hash, behind the first one's.
+    // Runs at the second key's hash, after the first one's.
     let at_second = move || AT_HASH.set(Some(Box::new(move || _ = closes.close(&acts(1), "gone"))));
     AT_HASH.set(Some(Box::new(at_second)));
     let each = ends.wait_for_each(&[(acts(1), 1), (acts(2), 1)], MINUTE);
@@ -189,7 +189,7 @@ fn part_parked_after_the_end_is_given_up() {
     assert_nothing_waits(&waits);
 }
 
-/// The time of the whole counts from the call, however long its parts take to come.
+/// The deadline of the whole wait counts from the call, however long its parts take to be parked.
 #[test]
 fn parts_of_a_wait_have_one_deadline() {
     let (timer, waits, ends) = watermarks::<Hooked>();
@@ -203,7 +203,8 @@ fn parts_of_a_wait_have_one_deadline() {
     assert_nothing_waits(&waits);
 }
 
-/// Waits for 1 to 100, more than one lock hold ends. The first is called back while some wait.
+/// Waits for 1 to 100, more than end in one lock hold. The first is called back while others still
+/// wait.
 fn a_hundred_waits(ends: &Watermarks<u32>, first: impl FnOnce() + Send + 'static) -> Outcomes {
     let outcomes = Outcomes::default();
     let mut first = Some(first);
@@ -223,7 +224,7 @@ fn a_hundred_waits(ends: &Watermarks<u32>, first: impl FnOnce() + Send + 'static
 
 type Outcomes = Arc<Mutex<Vec<Outcome>>>;
 
-/// A change that comes while an advance goes on finds its waits over.
+/// A change that comes during an advance finds that the advance's waits are over.
 #[test]
 fn callbacks_of_an_advance_undo_no_other() {
     type Change = fn(&Watermarks<u32>) -> usize;
@@ -256,7 +257,8 @@ fn callbacks_of_an_advance_undo_no_other() {
     }
 }
 
-/// A threshold that an advance has reached is not waited for, though its wait is not over yet.
+/// A threshold that an advance has reached no longer makes its key wanted, even if its wait has not
+/// ended.
 #[test]
 fn reached_waits_leave_a_key_unwanted() {
     let (_timer, waits, ends) = watermarks::<u32>();
@@ -271,7 +273,7 @@ fn reached_waits_leave_a_key_unwanted() {
             let lowest = ends.lowest_waiting(&1);
             seen.lock().unwrap().push((is_pending, unwanted, lowest));
             drop(wanted);
-            // One for more comes.
+            // A wait for a higher value comes.
             let more = ends.wait_for(&1, 150, MINUTE);
             let wanted = over(&mut ends.wanted(&1, MINUTE));
             assert_eq!((wanted, ends.lowest_waiting(&1)), (Ok(150), Some(150)));
@@ -285,7 +287,7 @@ fn reached_waits_leave_a_key_unwanted() {
     assert_nothing_waits(&waits);
 }
 
-/// Its waits are not all over yet.
+/// Its waits have not all ended yet.
 #[test]
 fn a_key_that_is_being_closed_is_not_wanted() {
     let (_timer, waits, ends) = watermarks::<u32>();
@@ -302,14 +304,14 @@ fn a_key_that_is_being_closed_is_not_wanted() {
     assert_nothing_waits(&waits);
 }
 
-/// Each leaves by a look-up: this would take seconds if it passed by all others. Their key has a
+/// Each observer leaves by a look-up: a walk past all others would take seconds. The key has a
 /// value, so its record stays.
 #[test]
 fn many_observers_leave_and_their_memory_goes() {
     const MANY: usize = 50_000;
     let (timer, waits, ends) = watermarks::<u32>();
     ends.advance(&1, 1).unwrap();
-    drop(ends.wanted(&1, SECOND)); // what the shard keeps
+    drop(ends.wanted(&1, SECOND)); // for the shard's first memory
     let come_and_go = || {
         let mut observers = Vec::new();
         for _ in 0..MANY {
@@ -366,9 +368,9 @@ fn a_wait_for_each_whose_key_panics_leaves_no_part() {
     assert_nothing_waits(&waits);
 }
 
-/// Inside the first callback of an advance that reaches more than 64 waits. Each wait that leaves is
-/// looked up: this would take seconds if it, or one that comes, looked for the lowest that is left,
-/// behind all that have gone. Who waits until there is none is told as the advance ends.
+/// Waits leave and come inside the first callback of an advance that reaches more than 64. Each is
+/// looked up: this would take seconds if each searched for the lowest one left, past all that have
+/// gone. Waits until none is left are told when the advance ends.
 #[test]
 fn waits_come_and_leave_during_an_advance() {
     const MANY: u64 = 20_000;
@@ -396,7 +398,7 @@ fn waits_come_and_leave_during_an_advance() {
     later.lock().unwrap().clear();
     assert_eq!(over(&mut unwanted), Ok(()));
 
-    // All that wait for more leave.
+    // All waits for higher values leave.
     ends.park(&1, 6, NEVER, {
         let leave = later.clone();
         move |_| leave.lock().unwrap().clear()
@@ -412,8 +414,8 @@ fn waits_come_and_leave_during_an_advance() {
     assert_nothing_waits(&waits);
 }
 
-/// Whoever waits until none waits for more than the value is told of that by the last that leaves or is
-/// reached, though the first callback of the advance that is under way waits for it.
+/// A wait until none waits for more than the value is answered when the last such wait leaves or is
+/// reached, even if the first callback of the advance under way blocks on it.
 #[test]
 fn unwanted_is_not_held_up_by_an_advance_under_way() {
     for is_reached in [true, false] {

@@ -1,4 +1,5 @@
-//! Threads that race for operations; what came of each is counted. As many as `TEST_EFFORT` says.
+//! Threads race for operations, and the outcomes are counted. `TEST_EFFORT` multiplies their
+//! number.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../../../timer-core/tests/support/effort.rs"]

@@ -1,6 +1,6 @@
-//! Permits, on real threads: each hand-over goes to the request that came first, and no fencing
-//! number comes twice. `TEST_EFFORT` sets the number of hand-overs: 300 000 in CI, 3 million in
-//! `just nightly`.
+//! Permits on real threads: each hand-over goes to the request that came first, and no fencing
+//! number repeats. `TEST_EFFORT` multiplies the number of hand-overs: CI makes 300 000, `just
+//! nightly` 3 million.
 
 use purgatory::Permit;
 
@@ -8,10 +8,10 @@ use crate::effort::effort;
 use crate::support::*;
 
 const THREADS: usize = 8;
-/// Without `TEST_EFFORT`.
+/// The number of hand-overs, multiplied by `TEST_EFFORT`.
 const HAND_OVERS: u64 = 30_000;
 
-/// The moments of each thread's request, by one counter. 0: it does not wait.
+/// The moments since which each thread's request has waited, by one counter; 0 if it does not wait.
 #[derive(Default)]
 struct Line {
     clock: AtomicU64,
@@ -25,11 +25,11 @@ impl Line {
         self.clock.fetch_add(1, SeqCst) + 1
     }
 
-    /// This thread has the only permit, by a call that began at `began`. Each request that was in
-    /// line by then, and still is, was overtaken.
+    /// Counts the requests that were overtaken: this thread has the only permit by a call that
+    /// began at `began`, and they were in line by then and still are.
     fn serve(&self, thread: usize, began: u64) {
         self.served.fetch_add(1, SeqCst);
-        self.waits_since[thread].store(0, SeqCst); // before the next has the permit
+        self.waits_since[thread].store(0, SeqCst); // before the next request has the permit
         for since in &self.waits_since {
             if (1..began).contains(&since.load(SeqCst)) {
                 self.overtakings.fetch_add(1, SeqCst);
@@ -37,7 +37,7 @@ impl Line {
         }
     }
 
-    /// Takes the permit, in turn.
+    /// Takes the permit in turn, and counts overtaken requests.
     fn acquire(&self, permits: &Permits, thread: usize) -> Permit {
         let began = self.now();
         let wait = permits.acquire(1, MINUTE);
@@ -48,7 +48,7 @@ impl Line {
     }
 }
 
-/// Threads hand one permit over; each fourth time one tries to take it out of turn.
+/// Threads hand one permit over; each fourth time, a thread tries to take it out of turn.
 #[test]
 fn nobody_is_overtaken() {
     let hand_overs = effort(HAND_OVERS);
@@ -74,7 +74,7 @@ fn nobody_is_overtaken() {
     println!("{hand_overs} hand-overs");
 }
 
-/// Some requests are dropped or expire: the limit holds, and nothing is lost.
+/// Some requests are dropped or expire: the limit holds, and no permit is lost.
 #[test]
 fn permits_of_all_sizes_come_back() {
     const LIMIT: u64 = 4;
@@ -102,13 +102,13 @@ fn permits_of_all_sizes_come_back() {
     assert_all_ended(&permits.waits());
 }
 
-/// Leases expire as they are returned, renewed and asked for.
+/// Leases expire while they are returned, renewed and asked for.
 #[test]
 fn fencing_numbers_never_repeat() {
     const KEYS: usize = 2;
     let expiries = effort(HAND_OVERS) / 3;
     let timer = ManualTimer::new();
-    // Each look of the timer goes over the shards.
+    // The timer visits every shard each time it advances.
     let builder = Permits::keyed_builder("keys").timer(&timer).shards(8);
     let keys: Permits<usize> = builder.build().unwrap();
     let lost = AtomicU64::new(0);
@@ -116,7 +116,7 @@ fn fencing_numbers_never_repeat() {
     let numbers = [(); KEYS].map(|()| Mutex::new(Vec::new()));
     let working = AtomicUsize::new(4);
     race(5, |thread| {
-        // One lets time pass.
+        // One thread lets time pass.
         if thread == 4 {
             while working.load(SeqCst) > 0 {
                 timer.advance(MS);
@@ -124,7 +124,7 @@ fn fencing_numbers_never_repeat() {
             }
             return;
         }
-        // The others lease; half of the holders stall.
+        // The other threads lease; half of the holders stall.
         let mut random = fastrand::Rng::with_seed(thread);
         while !is_over.load(SeqCst) {
             let key = random.usize(..KEYS);

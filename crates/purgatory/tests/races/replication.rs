@@ -1,10 +1,10 @@
-//! Acknowledgements on real threads: none may come from a value that was taken back. (Sets that change
-//! meanwhile: `loom/replica_sets`.) `TEST_EFFORT` sets the number of rounds: 3000 without it.
+//! Acknowledgements on real threads: a value that was taken back acknowledges nothing. (Sets that
+//! change meanwhile: `loom/replica_sets`.) The test makes 3000 rounds times `TEST_EFFORT`.
 
 use crate::effort::effort;
 use crate::support::*;
 
-/// Without `TEST_EFFORT`.
+/// The number of rounds, multiplied by `TEST_EFFORT`.
 const ROUNDS: u64 = 3_000;
 const LOG: u32 = 0;
 const A: u32 = 1;
@@ -19,8 +19,8 @@ fn sets() -> (ManualTimer, Sets) {
     (timer, sets)
 }
 
-/// A has a value and loses it, time and again. B's report after that, and a wait that is parked
-/// meanwhile, see one member of two. In each eighth round A keeps it, which acknowledges.
+/// A has a value and loses it, again and again. B's report after that, and a wait parked meanwhile,
+/// see the value at one member of two. In each eighth round A keeps it, which acknowledges it.
 #[test]
 fn taken_back_values_acknowledge_nothing() {
     let (_timer, sets) = sets();

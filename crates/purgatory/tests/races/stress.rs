@@ -1,23 +1,22 @@
-//! Millions of operations of every kind on a real timer, from four threads over few keys: events,
-//! expiries, cancels and dropped futures race, while the clock now and then jumps ahead. The outcomes
-//! are counted, and each expiry is compared with the clock.
-//! `TEST_EFFORT` sets the number: 100 000 without it. `STRESS_SEED` changes them. No test sleeps to
-//! be right.
+//! Many operations of every kind on a real timer, parked by four threads over few keys: events,
+//! expiries, cancels and dropped futures race, while the clock now and then jumps ahead. The
+//! outcomes are counted, and each expiry is compared with the clock. The test parks 100 000
+//! operations times `TEST_EFFORT`; `STRESS_SEED` changes them. No test relies on a sleep.
 
 use fastrand::Rng;
 
 use crate::effort::{effort, number};
 use crate::support::*;
 
-/// Without `TEST_EFFORT`.
+/// The number of operations, multiplied by `TEST_EFFORT`.
 const OPERATIONS: u64 = 100_000;
 const THREADS: u64 = 4;
 const KEYS: u32 = 50;
-/// Half of all wait for longer.
+/// The interval of sweeps; half of the operations wait longer.
 const RECHECK: Duration = Duration::from_millis(10);
 
-/// The numbers of operations by outcome. Ending consumes an operation, so the sum shows whether
-/// each ended once.
+/// The numbers of operations by outcome. An ending consumes its operation, so the sum shows whether
+/// each operation ended once.
 #[derive(Debug, Default)]
 struct Tally {
     operations: AtomicUsize,
@@ -28,7 +27,7 @@ struct Tally {
     /// Values that futures took, and futures that were dropped.
     taken: AtomicUsize,
     dropped: AtomicUsize,
-    /// Of those that expired.
+    /// The number of operations that expired too early.
     early: AtomicUsize,
 }
 
@@ -64,7 +63,7 @@ impl Tally {
     }
 }
 
-/// The machine's clock, which jumps ahead as the threads say.
+/// The machine's clock, which jumps ahead when a thread says so.
 #[derive(Clone, Debug)]
 struct Jumps {
     clock: SystemClock,
@@ -89,11 +88,11 @@ struct Ring {
     tally: Arc<Tally>,
     /// The keys' values, which only advance.
     values: Arc<[AtomicU64]>,
-    /// What a jump of the clock adds to.
+    /// The nanoseconds by which the clock has jumped ahead.
     ahead_ns: Arc<AtomicU64>,
 }
 
-/// An operation that a thread has parked, and may bring about.
+/// An operation that its thread has parked and may complete.
 struct Mine {
     key: u32,
     condition: Condition,
@@ -103,7 +102,7 @@ struct Mine {
 
 enum Condition {
     Flag(Arc<AtomicBool>),
-    /// The key's value.
+    /// The key has this value.
     Value(u64),
 }
 
@@ -185,7 +184,7 @@ impl Ring {
         self.purgatory.try_park(operation, watches, timeout.into())
     }
 
-    /// Acts on a parked operation; returns it if its future is not ready.
+    /// Acts on a parked operation; returns it if the thread still has to end it.
     fn act(&self, mine: Mine, random: &mut Rng) -> Option<Mine> {
         match (&mine.held, random.u32(0..200)) {
             (_, 0) => {
@@ -217,7 +216,7 @@ impl Ring {
         }
     }
 
-    /// Reschedules an operation. Meanwhile the earlier of its two deadlines counts.
+    /// Reschedules an operation. During the call, it must not expire before the earlier deadline.
     fn reschedule(&self, id: OperationId, due: &Due, timeout: Duration) {
         let new_ns = (self.timer.now() + timeout).as_nanos();
         let old_ns = due.0.fetch_min(new_ns, SeqCst);
@@ -256,7 +255,7 @@ impl Ring {
         for _ in 0..operations {
             mine.extend(self.park(&mut random));
             if random.u32(0..200) == 0 {
-                let purgatory = &self.purgatory; // it is counted as it changes
+                let purgatory = &self.purgatory; // counted while it changes
                 _ = (purgatory.stats(), purgatory.len(), purgatory.watched());
             }
             if mine.len() >= 30 {
@@ -269,8 +268,8 @@ impl Ring {
     }
 }
 
-/// Parks, signals, completes, cancels, drops and lets expire, then shuts down with operations
-/// parked: each ends exactly once, no value is lost, and nothing remains.
+/// Threads park, signal, complete, cancel, drop and let expire, then the purgatory shuts down: each
+/// operation ends exactly once, no value is lost, and nothing remains.
 #[test]
 fn every_operation_ends_exactly_once_whatever_races() {
     let share = effort(OPERATIONS) / THREADS;
@@ -283,7 +282,7 @@ fn every_operation_ends_exactly_once_whatever_races() {
     let timer = builder.workers(2).build().unwrap();
     let builder = Purgatory::builder("stress").recheck_every(RECHECK);
     let ring = &Ring::new(&timer, builder, clock.ahead_ns);
-    ring.purgatory.times(); // counted from here on
+    ring.purgatory.times(); // times are recorded from here on
     let left = race(THREADS, |seed| ring.race(share, seeds + seed));
     let never = ring.due_after(Duration::MAX);
     for _ in 0..10 {
@@ -292,7 +291,7 @@ fn every_operation_ends_exactly_once_whatever_races() {
         assert!(parked.is_some());
     }
     ring.purgatory.shutdown(MINUTE);
-    timer.shutdown(Duration::MAX); // runs what had expired
+    timer.shutdown(Duration::MAX); // runs callbacks of expired operations
     for future in left.into_iter().flatten() {
         let left = ring.poll(future);
         assert!(left.is_none(), "a future that nothing will ever wake");
@@ -321,8 +320,8 @@ fn every_operation_ends_exactly_once_whatever_races() {
     assert_eq!(times.lateness.count(), stats.expired);
 }
 
-/// All memory is counted, thread by thread, so the timer is manual: memory of a reaper and workers
-/// could not be counted.
+/// Memory is counted thread by thread, so the timer is manual: the memory of a reaper and of
+/// workers could not be counted.
 #[test]
 fn memory_is_back_where_it_started() {
     let memory = Memory::default();
@@ -330,7 +329,7 @@ fn memory_is_back_where_it_started() {
         let timer = ManualTimer::new();
         let ring = Ring::new(&timer, Purgatory::builder("memory"), Arc::default());
         let running = AtomicU64::new(THREADS);
-        // One thread more, which is the time.
+        // One more thread lets time pass.
         race(THREADS + 1, |seed| {
             memory.count(|| {
                 if seed < THREADS {

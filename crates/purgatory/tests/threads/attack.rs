@@ -1,4 +1,4 @@
-//! Programs that do everything wrong, with the books kept. An attack parks, signals, cancels and
+//! Programs that do everything wrong while books are kept. An attack parks, signals, cancels and
 //! completes operations on several threads; afterwards each accepted operation has ended once.
 //! `TEST_EFFORT` makes attacks longer; `just attack` runs all of them for ten minutes.
 
@@ -18,15 +18,15 @@ use crate::support::*;
 
 const THREADS: u64 = 4;
 
-/// Operations that a thread parks, without `TEST_EFFORT`.
+/// The number of operations that a thread parks, multiplied by `TEST_EFFORT`.
 const OPERATIONS: u64 = 500;
 
 const KEYS: u32 = 16;
 
-/// Small, as operations of 4 kB are copied some times on their way in a debug build.
+/// A small stack, but large enough for a debug build's copies of an operation of 4 kB.
 const STACK: usize = 512 << 10;
 
-/// The operations that were taken, and their ends.
+/// Counts of the operations that were accepted, and of their ends.
 #[derive(Clone, Default)]
 struct Books {
     taken: Arc<AtomicUsize>,
@@ -42,8 +42,8 @@ impl Books {
         self.ended.fetch_add(1, SeqCst);
     }
 
-    /// Waits until as many have ended as were taken: for ever, if one were lost. A shared timer has
-    /// some in its hands that have expired.
+    /// Waits until as many operations have ended as were accepted; for ever, if one were lost. The
+    /// threads of a shared timer may still be ending some that expired.
     fn close(&self, meanwhile: impl Fn()) {
         while self.taken.load(SeqCst) > self.ended.load(SeqCst) {
             meanwhile();
@@ -53,7 +53,7 @@ impl Books {
         assert_eq!(self.taken.load(SeqCst), expected, "taken, ended");
     }
 
-    /// Complete at about every fourth check.
+    /// Creates an operation that completes at about every fourth check.
     fn operation(&self, seed: u64) -> BoxedOperation {
         let books = self.clone();
         let mut random = fastrand::Rng::with_seed(seed);
@@ -91,8 +91,8 @@ fn attack_with<K: WatchKey + Send, O: DelayedOperation + Send>(
     assert_empty(purgatory);
 }
 
-/// One thread's part. A key that panics hands its panic to the call that uses it, which then has
-/// done nothing.
+/// Makes one thread's attack. A key's panic reaches the call that uses the key, which then has had
+/// no effect.
 fn attack_on_thread<K: WatchKey + Send, O: DelayedOperation + Send>(
     purgatory: &Purgatory<K, O>,
     key: fn(u32) -> K,
@@ -124,7 +124,7 @@ fn attack_on_thread<K: WatchKey + Send, O: DelayedOperation + Send>(
     }
 }
 
-/// Panics at some comparisons. Keys share few hashes.
+/// A key that panics at some comparisons. Many keys share a hash.
 #[derive(Clone, Debug)]
 struct Quarrels(u32);
 
@@ -152,8 +152,7 @@ fn keys_panic_when_compared() {
     attack(&Purgatory::new("quarrel").unwrap(), Quarrels);
 }
 
-/// Waits for values and raises them on several threads; afterwards each wait that was taken has
-/// ended once.
+/// Threads wait for values and advance them; afterwards each accepted wait has ended once.
 #[test]
 fn watermarks_keys_panic_when_compared() {
     let watermarks = Watermarks::new("attacked").unwrap();
@@ -162,7 +161,7 @@ fn watermarks_keys_panic_when_compared() {
         let mut random = fastrand::Rng::with_seed(seed);
         for number in 0..effort(OPERATIONS) {
             let key = Quarrels(random.u32(..KEYS));
-            // A few more than the values get to.
+            // Some thresholds are a little above the highest value.
             let threshold = number + random.u64(..50);
             let timeout = MS * random.u32(..20);
             let told = books.clone();
@@ -227,7 +226,7 @@ fn very_many_purgatories_on_one_timer() {
             kept.push(purgatory);
         }
         if kept.len() > 100 {
-            kept.swap_remove(fastrand::usize(..kept.len())); // it has expired by then, or not
+            kept.swap_remove(fastrand::usize(..kept.len())); // it may have expired by then
         }
     }
     drop(kept);
@@ -235,7 +234,7 @@ fn very_many_purgatories_on_one_timer() {
     books.close(|| ());
 }
 
-/// A clock that leaps forwards by up to an hour, or stops.
+/// A clock that leaps forwards by up to an hour, or stands still.
 #[derive(Debug, Default)]
 struct Leaps(AtomicU64);
 
@@ -257,8 +256,8 @@ fn a_clock_leaps() {
     timer.shutdown(Duration::MAX);
 }
 
-/// Runs a job in place, drops it, gives it to a thread, or keeps it for later. Does not know how
-/// many threads it has.
+/// An executor that runs a job in place, drops it, gives it to a thread, or keeps it for later. It
+/// does not tell how many threads it has.
 #[derive(Clone, Debug, Default)]
 struct Unruly(Later);
 
@@ -309,7 +308,7 @@ fn an_executor_is_unruly() {
     }
 }
 
-/// Calls back into the purgatory as a wait is woken, and as its waker is dropped.
+/// A waker that calls the purgatory when it is woken, and when it is dropped.
 struct Reenters(Purgatory<u32>);
 
 impl Wake for Reenters {
@@ -325,7 +324,7 @@ impl Drop for Reenters {
     }
 }
 
-/// Waits on threads that also signal keys; each wait is awaited or dropped.
+/// Threads wait and signal keys; each wait is awaited or dropped.
 #[test]
 fn wakers_call_back() {
     let purgatory: Purgatory<u32> = Purgatory::new("wakers").unwrap();
@@ -347,7 +346,7 @@ fn wakers_call_back() {
     assert_empty(&purgatory);
 }
 
-/// Tasks wait on a runtime that goes: under the timer, too.
+/// Tasks wait on a runtime that is dropped; it may carry the timer, too.
 #[test]
 fn runtimes_are_dropped() {
     let mut waits = 0;
@@ -380,7 +379,7 @@ fn runtimes_are_dropped() {
     assert_eq!(waits, parked, "each was parked, and has ended");
 }
 
-/// A recorder that inspects the purgatory whose metrics it gets, and ends some operations.
+/// A recorder that inspects the purgatory whose metrics it gets, and ends some of its operations.
 #[cfg(feature = "metrics")]
 #[test]
 fn a_recorder_calls_back() {
@@ -399,18 +398,18 @@ fn a_recorder_calls_back() {
         });
         attack(&purgatory, |key| key);
         over.store(1, SeqCst);
-        publishes.join().unwrap(); // as ThreadSanitizer sees it
+        publishes.join().unwrap(); // ThreadSanitizer sees this order
     });
 }
 
-/// True in a process that [`again`] has started.
+/// Returns true in a process that [`again`] has started.
 pub(crate) fn is_again() -> bool {
     std::env::var_os(AGAIN).is_some()
 }
 
 const AGAIN: &str = "ATTACK_AGAIN";
 
-/// Runs this test in a process of its own, which must end with this code.
+/// Runs this test in a process of its own, which must exit with this code.
 #[track_caller]
 pub(crate) fn again(test: &str, code: i32) {
     let mut again = Command::new(std::env::current_exe().unwrap());
@@ -424,7 +423,7 @@ pub(crate) fn again(test: &str, code: i32) {
     );
 }
 
-/// The process ends in a callback on the timer's worker while other threads are at work.
+/// A callback on the timer's worker ends the process while other threads work.
 #[test]
 fn a_callback_exits_the_process() {
     if is_again() {

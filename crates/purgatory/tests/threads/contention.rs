@@ -1,15 +1,15 @@
-//! Threads that might have to wait for others: for the reaper, for the executor's queue, for a
-//! shutdown. No test sleeps to be right. (Waits for a check: `behaviour/promises`.)
+//! Threads that might wait for another one: for the reaper, the executor's queue, a shutdown. No
+//! test relies on a sleep. (Waits for a check: `behaviour/promises`.)
 
 use crate::support::*;
 
-/// A timer whose executor keeps its jobs.
+/// Creates a timer whose executor keeps its jobs.
 fn late_executor() -> (SystemTimer, Later) {
     let kept = Later::default();
     (system_timer(|builder| builder.executor(kept.clone())), kept)
 }
 
-/// A key that counts how many of its like a reaper dropped.
+/// A key; counts the keys of its type that a reaper dropped.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Watched(u32);
 
@@ -31,7 +31,7 @@ fn expiring_under_many_keys_leaves_the_reaper_free() {
     let keys: Vec<_> = (0..1000).map(Watched).collect();
     for keys in [&keys[..], &keys[..5], &keys[7..8]] {
         let id = purgatory.park(never(), keys, MINUTE);
-        purgatory.reschedule(id, MS); // it is not held any more by the time it expires
+        purgatory.reschedule(id, MS); // not under check when it expires
         while !purgatory.is_empty() || kept.len() == 0 {
             thread::yield_now();
         }
@@ -47,8 +47,8 @@ fn expiring_under_many_keys_leaves_the_reaper_free() {
     timer.shutdown(Duration::MAX);
 }
 
-/// The reaper is woken for the next request of a shard that it has visited, and for one that has
-/// moved to another shard: neither waits for ever.
+/// The reaper is woken for the next request of a shard that it has visited, and for a request that
+/// has moved to another shard: neither waits for ever.
 #[test]
 fn scope_requests_expire_in_order_and_after_moves() {
     let timer = SystemTimer::new().unwrap();
@@ -59,7 +59,7 @@ fn scope_requests_expire_in_order_and_after_moves() {
             let (number, reply) = client.expect(20 * MS).unwrap();
             let other = client.another();
             if moves {
-                _ = client.reassign(number, &other); // on a slow machine it has expired
+                _ = client.reassign(number, &other); // on a slow machine it may have expired
             }
             send.send(reply.wait_blocking()).unwrap();
         }
@@ -70,18 +70,18 @@ fn scope_requests_expire_in_order_and_after_moves() {
     }
 }
 
-/// The reaper is woken for a lease, though nothing waits beside it.
+/// The reaper is woken for a lease even if no request waits.
 #[test]
 fn a_lease_alone_runs_out_on_a_thread() {
     let timer = SystemTimer::new().unwrap();
     let places = Permits::on(&timer, "places", 1).unwrap();
     let held = places.lease(1, 20 * MS, MINUTE).wait_blocking().unwrap();
     while !held.is_lost() {
-        thread::yield_now(); // for ever, if no one came for it
+        thread::yield_now(); // for ever, if no reaper came
     }
 }
 
-/// So is it for a sweep.
+/// The reaper is woken for a sweep even if nothing else is due.
 #[test]
 fn a_sweep_alone_comes_on_a_thread() {
     let timer = SystemTimer::new().unwrap();
@@ -92,8 +92,8 @@ fn a_sweep_alone_comes_on_a_thread() {
     assert_eq!(waits.wait(&[1], NEVER, comes_true).wait_blocking(), Ok(()));
 }
 
-/// Purgatories on a shared timer are closed before its shutdown returns, though no callback has run
-/// yet.
+/// A timer's shutdown returns only when the purgatories on it are closed, even if no callback has
+/// run yet.
 #[test]
 fn a_timers_shutdown_closes_its_purgatories_at_once() {
     let (timer, kept) = late_executor();
@@ -109,8 +109,8 @@ fn a_timers_shutdown_closes_its_purgatories_at_once() {
     assert_eq!(purgatory.shutdown(Duration::ZERO), 0);
 }
 
-/// Inside a callback, operations that the shutdown ends are called back later; until then they
-/// count as remaining.
+/// A shutdown inside a callback calls the ended operations back later; until then they count as
+/// remaining.
 #[test]
 fn a_shutdown_inside_a_callback_tells_all_it_left() {
     let (_timer, purgatory) = by_hand::<u32, BoxedOperation>();

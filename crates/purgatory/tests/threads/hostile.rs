@@ -1,9 +1,9 @@
-//! Users' code that misbehaves: executors that are late or drop their jobs, wakers that panic, handles
-//! that go where no thread expects it.
+//! Users' code that misbehaves: executors that are late or drop their jobs, wakers that panic,
+//! handles that are dropped where no thread expects it.
 
 use crate::support::*;
 
-/// On the only worker, which would have to end the wait by its timeout.
+/// The timer's only worker would have to expire the wait that blocks it.
 #[test]
 fn a_blocking_wait_on_a_timers_worker_is_refused() {
     let timer = SystemTimer::new().unwrap();
@@ -19,7 +19,7 @@ fn a_blocking_wait_on_a_timers_worker_is_refused() {
     assert!(purgatory.is_empty());
 }
 
-/// Two panics at once would end the process.
+/// A condition panics, then the waker that this end wakes: nested panics would abort the process.
 #[test]
 fn a_waker_may_panic_with_its_condition() {
     let (_timer, purgatory) = by_hand::<u32, BoxedOperation>();
@@ -36,7 +36,7 @@ fn a_waker_may_panic_with_its_condition() {
     assert_eq!(wait.wait_blocking(), expected);
 }
 
-/// The reaper and the worker, by their names.
+/// The threads are the reaper and the worker, known by their names.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_held_future_keeps_no_threads() {
@@ -72,12 +72,12 @@ fn a_purgatory_dropped_in_its_own_timers_callback() {
     drop(purgatory);
     assert_eq!(ended.recv(), Ok(Outcome::Expired));
     while !other.ended() {
-        thread::yield_now(); // told once the outer callback has returned
+        thread::yield_now(); // called back once the outer callback has returned
     }
     assert_eq!(other.endings(), [DROPPED]);
 }
 
-/// Runs its first job in place, and lets the purgatory go.
+/// An executor that drops a purgatory's handle, then runs the job in place.
 #[derive(Clone, Debug, Default)]
 struct LetsGo(Arc<Mutex<Option<Purgatory<u32>>>>);
 
@@ -89,8 +89,8 @@ impl Executor for LetsGo {
     }
 }
 
-/// The last handle goes while the reaper has the shards in its hands, so it has the last one
-/// itself.
+/// The last handle is dropped while the reaper holds references to the shards, so the reaper drops
+/// the last reference.
 #[test]
 fn the_reaper_drops_no_hook_of_a_purgatory() {
     let timer = SystemTimer::new().unwrap();
@@ -102,7 +102,7 @@ fn the_reaper_drops_no_hook_of_a_purgatory() {
         .executor(lets_go.clone());
     let purgatory: Purgatory<u32> = builder.check_at_expiry(move |_| _ = &hook).build().unwrap();
     let id = purgatory.park(never(), &[1], MINUTE);
-    // The executor waits for this thread's handle to go.
+    // The executor waits until this thread has dropped its handle.
     let mut has = lets_go.0.lock().unwrap();
     purgatory.reschedule(id, MS);
     *has = Some(purgatory);
@@ -116,7 +116,7 @@ thread_local! {
     static JOBS: RefCell<Vec<Job>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Keeps its jobs with the thread that hands them in.
+/// An executor that keeps its jobs in a thread-local of the calling thread.
 #[derive(Debug)]
 struct WithTheThread;
 
@@ -126,7 +126,7 @@ impl Executor for WithTheThread {
     }
 }
 
-/// The jobs are dropped, and so run, when the thread's own calls are gone already.
+/// The jobs are dropped, and so run, after the thread's queue of nested calls is gone.
 #[test]
 fn jobs_dropped_as_their_thread_ends_lose_nothing() {
     let timer = system_timer(|builder| builder.executor(WithTheThread));
@@ -135,7 +135,7 @@ fn jobs_dropped_as_their_thread_ends_lose_nothing() {
     let inside = purgatory.clone();
     let counted = ended.clone();
     let cancels = move || {
-        JOBS.with(|jobs| assert!(jobs.borrow().is_empty())); // made first, gone last
+        JOBS.with(|jobs| assert!(jobs.borrow().is_empty())); // initialised first, so dropped last
         for _ in 0..2000 {
             let counted = counted.clone();
             let operation = when(|| false, move |_| _ = counted.fetch_add(1, SeqCst));
@@ -150,7 +150,7 @@ fn jobs_dropped_as_their_thread_ends_lose_nothing() {
     assert_eq!(ended.load(SeqCst), 2000);
 }
 
-/// A chain of operations that end at once, each parking the next from its callback.
+/// Begins a chain of operations that end at once; each callback parks the next one.
 fn link(purgatory: Purgatory<u32>, left: usize, ended: Arc<AtomicUsize>) {
     let inside = purgatory.clone();
     let next = move |_| {
@@ -163,7 +163,7 @@ fn link(purgatory: Purgatory<u32>, left: usize, ended: Arc<AtomicUsize>) {
     parked.unwrap();
 }
 
-/// An inline timer's executor runs jobs where they are handed in.
+/// An inline timer's executor runs jobs in the call that hands them over.
 #[test]
 fn a_chain_with_jobs_run_in_place_needs_no_stack() {
     let timer = SystemTimer::builder().inline().build().unwrap();
@@ -176,7 +176,7 @@ fn a_chain_with_jobs_run_in_place_needs_no_stack() {
 }
 
 thread_local! {
-    /// Begins a chain as its thread's destructors run.
+    /// Begins a chain when the thread's destructors run.
     static AT_THE_END: RefCell<Option<OnDrop>> = const { RefCell::new(None) };
 }
 
@@ -189,7 +189,7 @@ fn a_chain_begun_by_a_destructor_needs_no_stack() {
     let ends = move || {
         let inside = purgatory.clone();
         let begins = OnDrop::new(move || link(inside.clone(), 200_000, counted.clone()));
-        AT_THE_END.set(Some(begins)); // made first, gone last
+        AT_THE_END.set(Some(begins)); // initialised first, so dropped last
         purgatory.park(never(), &[2], MINUTE);
         assert_eq!(purgatory.cancel_for_key(&2, "by the thread"), 1);
     };

@@ -1,4 +1,4 @@
-//! Threads that misbehave, and users' code that does on them.
+//! Threads that misbehave, and users' code that misbehaves on them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../../../timer-core/tests/support/effort.rs"]

@@ -1,13 +1,13 @@
-//! The timer that a process shares. Each test is a process of its own: others would start threads,
-//! and no other test loses its timer.
+//! The timer that a process shares. Each test runs in a process of its own: other tests would start
+//! threads, and would lose their timer.
 
 use std::fs;
 
 use crate::attack::{again, is_again};
 use crate::support::*;
 
-/// The names of this process's threads of shared timers, once `timer` has fired a task: by then both
-/// have theirs.
+/// Returns the names of this process's threads of shared timers. A task of `timer` has fired by
+/// then, so that its threads have their names.
 fn shared_threads(timer: &Timer) -> Vec<String> {
     let (send, fired) = mpsc::channel();
     timer.schedule(MS, move || send.send(()).unwrap()).unwrap();
@@ -44,7 +44,7 @@ fn forms_share_the_two_threads_of_one_timer() {
     let names = ["shared-reaper", "shared-worker-0"];
     assert_eq!(shared_threads(&timer), names);
 
-    // Shut down or dropped, a form leaves the timer to the others.
+    // A form that is shut down or dropped leaves the timer to the others.
     let left = purgatory.shutdown(Duration::MAX);
     assert_eq!(left, 0);
     drop((purgatory, permits, sets, monitor));

@@ -1,6 +1,6 @@
-//! A program that forks, with and without `exec`. The child has none of the timer's threads:
-//! nothing expires in it, and nothing runs on the executor. Its own calls work, unless a lock was
-//! held at the fork; so threads sleep before a child uses its purgatory.
+//! A program forks, with and without `exec`. The child has none of the timer's threads: in it
+//! nothing expires, and nothing runs on the executor. Its own calls work unless a lock was held at
+//! the fork, so the parent's threads sleep before a child uses its purgatory.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ use crate::support::*;
 /// The number of operations parked at the fork.
 const PARKED: u32 = 100;
 
-/// Forks; returns when the child has ended, and well.
+/// Forks; returns when the child has ended successfully.
 fn in_child(work: impl FnOnce()) {
     match fork().unwrap() {
         Fork::Child => exit(catch_unwind(AssertUnwindSafe(work)).is_err().into()),
@@ -31,7 +31,7 @@ fn in_child(work: impl FnOnce()) {
     }
 }
 
-/// The states of the other threads, and how often each has slept.
+/// Returns the states of the other threads, and how many times each has slept.
 fn other_threads() -> Vec<String> {
     let own = fs::read_link("/proc/thread-self").unwrap();
     let threads = fs::read_dir("/proc/self/task")
@@ -47,14 +47,14 @@ fn other_threads() -> Vec<String> {
         .collect()
 }
 
-/// Blocks until no other thread runs or has run between two observations: then none holds a lock.
+/// Blocks until no other thread runs or has run between two looks: then no thread holds a lock.
 fn wait_until_others_sleep() {
     loop {
         let others = other_threads();
         if others.iter().all(|other| other.contains("(sleeping)")) && others == other_threads() {
             return;
         }
-        std::thread::yield_now(); // until the reaper has seen what was parked
+        std::thread::yield_now(); // until the reaper has seen the parked operations
     }
 }
 
@@ -67,8 +67,8 @@ fn park_all(purgatory: &Purgatory<u32>, books: &Books, keys: Range<u32>) {
     }
 }
 
-/// In the child an inherited timer refuses work that would have to wake its threads, a blocking
-/// wait that none of them would end, and another purgatory; a shutdown waits for none of them.
+/// In the child, an inherited timer refuses another purgatory, work that would have to wake its
+/// threads, and a blocking wait that no thread would end; a shutdown waits for no thread.
 fn use_timer_in_child(timer: &SystemTimer, running: &[Periodic], workers: &Workers) {
     for run in running {
         assert!(!run.cancel_and_wait(), "it is not over, and never is");
@@ -78,7 +78,7 @@ fn use_timer_in_child(timer: &SystemTimer, running: &[Periodic], workers: &Worke
         assert_eq!(refused.reason, TimerError::Forked);
     }
     assert!(TimerError::Forked.to_string().contains("forked"));
-    // One whose time has come by its poll is over.
+    // A sleep whose time has come when it is polled is over.
     let mut sleep = timer.sleep(MINUTE * 120);
     assert_eq!(over(&mut sleep), Err(TimerError::Forked));
     let tasks = timer.with_handler(|_: u32| ());
@@ -92,7 +92,7 @@ fn use_timer_in_child(timer: &SystemTimer, running: &[Periodic], workers: &Worke
     assert!(timer.schedule(MS, || ()).is_err());
     workers.close();
     assert_eq!(workers.join(Duration::MAX), 1);
-    // One that the child builds has its own threads.
+    // A timer that the child builds has its own threads.
     let own = SystemTimer::new().unwrap();
     let (send, fired) = mpsc::channel();
     own.schedule(MS, move || send.send(()).unwrap()).unwrap();
@@ -100,7 +100,7 @@ fn use_timer_in_child(timer: &SystemTimer, running: &[Periodic], workers: &Worke
     assert_eq!(own.shutdown(Duration::MAX).threads, 0);
 }
 
-/// In the child a timer whose builder is the parent's has threads of its own, and a shutdown waits
+/// In the child, a timer built with the parent's builder has its own threads, and a shutdown waits
 /// for them.
 fn build_in_child(builder: SystemTimerBuilder) {
     let own = builder.build().unwrap();
@@ -110,7 +110,7 @@ fn build_in_child(builder: SystemTimerBuilder) {
     assert_eq!(own.shutdown(Duration::MAX).threads, 0);
 }
 
-/// In the child another timer is shared. The parent's tasks are not dropped with the one before.
+/// The child shares another timer. The parent's tasks are not dropped with the parent's timer.
 fn share_in_child(dropped: &AtomicBool) {
     let (send, fired) = mpsc::channel();
     let shared = Timer::shared().unwrap();
@@ -119,7 +119,7 @@ fn share_in_child(dropped: &AtomicBool) {
     assert!(!dropped.load(SeqCst));
 }
 
-/// In the child a shutdown waits for none that was under way at the fork.
+/// In the child, a shutdown does not wait for one that was under way at the fork.
 fn shut_down_in_child(timer: &SystemTimer) {
     let left = timer.shutdown(Duration::MAX);
     assert_eq!(left.threads, 1, "that of the shutdown");
@@ -145,13 +145,13 @@ fn use_in_child(purgatory: &Purgatory<u32>, books: &Books) {
     let left = purgatory.shutdown(Duration::MAX);
     assert_eq!(left, 1, "no thread runs it");
     assert!(purgatory.is_empty());
-    // The child shares a timer of its own from now on.
+    // From here on the child shares a timer of its own.
     let own = Purgatory::<u32>::new("child").unwrap();
     let wait = own.wait(&[0], MS, || false);
     assert_eq!(wait.wait_blocking(), Err(WaitError::Expired));
 }
 
-/// A process of its own: other threads of a test program would not sleep.
+/// The test runs in a process of its own: other threads of a test program would not sleep.
 #[test]
 fn a_process_forks() {
     if !is_again() {
@@ -163,8 +163,8 @@ fn a_process_forks() {
     let timer = SystemTimer::new().unwrap();
     timer.schedule(MINUTE * 60, || unreachable!()).unwrap();
     let workers = Workers::start("workers", 1).unwrap();
-    // Runs that go on at each fork: on a timer, on one that is gone by then, and on one that a thread
-    // advances.
+    // Periodic tasks that are running at each fork: on a timer, on a timer that is dropped by then,
+    // and on one that a thread advances.
     let gate = Arc::new(Mutex::new(()));
     let (begin, begun) = mpsc::channel();
     let start = |timer: &Timer| {
@@ -183,7 +183,7 @@ fn a_process_forks() {
         begun.recv().unwrap();
     }
     drop(gone);
-    // A shutdown that runs a callback in place goes on at each fork.
+    // A shutdown that runs a callback in place is under way at each fork.
     let closing = SystemTimer::builder().inline().build().unwrap();
     let closed = Purgatory::<u32>::builder("closed")
         .timer(&closing)
@@ -198,7 +198,7 @@ fn a_process_forks() {
     let shut_down = closing.clone();
     let shutting_down = std::thread::spawn(move || shut_down.shutdown(Duration::MAX));
     begun.recv().unwrap();
-    // It is seen in the process that drops it alone.
+    // The flag of a dropped task is set only in the process that drops it.
     let dropped = Arc::new(AtomicBool::new(false));
     let seen = dropped.clone();
     let captured = OnDrop::new(move || seen.store(true, SeqCst));
@@ -223,7 +223,7 @@ fn a_process_forks() {
     assert_eq!(timer.shutdown(Duration::MAX).unfired.len(), 1);
     workers.close();
     assert_eq!(workers.join(Duration::MAX), 0);
-    // The child of a process at work may have copied a locked shard, and locks of std's, which even
+    // The child of a process at work may have copied a locked shard, and locks of std, which even
     // `exit` takes: it becomes another program at once.
     let others = Purgatory::new("others").unwrap();
     std::thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! Recorders that come and go on several threads, beside one that stays, while forms are published
-//! and go, too: what each recorder has been given at its end is what was counted.
+//! Recorders come and go on several threads, beside one that stays, while forms are published and
+//! dropped: in the end each recorder has been given exactly the counts of its time.
 
 use std::{cell::Cell, panic::resume_unwind};
 
@@ -11,10 +11,11 @@ use crate::support::*;
 
 const THREADS: u64 = 4;
 
-/// Forms of each thread, with two recorders that come and go, without `TEST_EFFORT`.
+/// The number of rounds, multiplied by `TEST_EFFORT`: each makes a form and two recorders on each
+/// thread.
 const ROUNDS: u64 = 5;
 
-/// Operations of each kind of end, on each form in each round.
+/// The number of operations with each outcome, on each form in each round.
 const ENDS: u64 = 3;
 
 fn recorder() -> PrometheusRecorder {
@@ -23,7 +24,7 @@ fn recorder() -> PrometheusRecorder {
     bounded.build_recorder()
 }
 
-/// Asserts that a recorder's page has these values of this name's series.
+/// Asserts that a recorder's page has these values for series of this name.
 #[track_caller]
 fn assert_has(recorder: &PrometheusRecorder, name: &str, values: &[(&str, u64)]) {
     let page = recorder.handle().render();
@@ -34,12 +35,12 @@ fn assert_has(recorder: &PrometheusRecorder, name: &str, values: &[(&str, u64)])
     }
 }
 
-/// A recorder that panics at one of the series that it is given, and keeps none of them.
+/// Publishes to a recorder that panics at one of its series and keeps none of them.
 fn publish_to_one_that_panics(round: u64, publish: impl Fn()) {
     let left = Cell::new(round % 40);
     let panics = || {
         if left.replace(left.get().wrapping_sub(1)) == 0 {
-            resume_unwind(Box::new("this recorder panics")); // no report on standard error
+            resume_unwind(Box::new("this recorder panics")); // prints nothing
         }
     };
     let recorder = Records::acting(panics);
@@ -49,7 +50,7 @@ fn publish_to_one_that_panics(round: u64, publish: impl Fn()) {
 }
 
 /// Ends operations of a purgatory under a key of this thread: as many complete as are cancelled,
-/// and as many are left to the timer.
+/// and as many are left to expire.
 fn end_some(purgatory: &Purgatory<u32>, thread: u64) {
     for _ in 0..ENDS {
         let park = |operation, timeout| {
@@ -64,7 +65,7 @@ fn end_some(purgatory: &Purgatory<u32>, thread: u64) {
     }
 }
 
-/// The counts of a purgatory that is published in detail, with so many operations of each end.
+/// The counts of a purgatory that is published in detail, with this number of ends of each kind.
 fn counts(of_each: u64) -> [(&'static str, u64); 7] {
     [
         ("parked_total", 3 * of_each),
@@ -78,7 +79,7 @@ fn counts(of_each: u64) -> [(&'static str, u64); 7] {
 }
 
 /// All threads publish the forms that they share; a call that meets another call for the same form
-/// leaves it to that. Each thread has a purgatory of its own in each round, whose counts each
+/// leaves the work to it. In each round, each thread has a purgatory of its own, whose counts each
 /// recorder has to be given whole.
 #[test]
 fn changing_recorders_lose_and_double_no_count() {
@@ -105,14 +106,15 @@ fn changing_recorders_lose_and_double_no_count() {
             };
 
             for count in [ENDS, 2 * ENDS] {
-                // One comes, where the last one of this thread lay.
+                // A recorder comes, at the address of this thread's last one.
                 let goes = recorder();
                 end_some(&own, thread);
                 end_some(&shared, thread);
                 drop(ends.wait_for(&(thread as u32), 1, MINUTE));
                 with_local_recorder(&goes, || {
                     publish();
-                    // In between the one that stays is published to, and one that panics.
+                    // Meanwhile, the forms are published to the recorder that stays and to one that
+                    // panics.
                     with_local_recorder(&stays, publish);
                     publish_to_one_that_panics(round, publish);
                     timer.advance(MS);
@@ -120,14 +122,14 @@ fn changing_recorders_lose_and_double_no_count() {
                 });
                 assert_has(&goes, &name, &counts(count));
             }
-            // The form goes, with counts that no recorder has yet.
+            // The form is dropped with counts that no recorder has yet.
             end_some(&own, thread);
             timer.advance(MS);
             drop(own);
         }
     });
 
-    // The last call for what is shared meets no other.
+    // The last call for the shared forms meets no other.
     timer.advance(MS);
     with_local_recorder(&stays, || timer.publish());
     let all = THREADS * rounds * 2;
