@@ -1,4 +1,4 @@
-//! Blocking waits on threads that the end of the wait needs (feature `tokio`): refused at once.
+//! Blocking waits on threads that are needed to end the wait (feature `tokio`): refused at once.
 #![cfg(all(feature = "tokio", not(loom)))]
 
 use std::thread::{self, ThreadId};
@@ -11,7 +11,7 @@ use tokio::{
 
 use crate::support::*;
 
-/// Runs a test in a runtime on a thread of its own; one that hangs fails.
+/// Runs a test in a runtime on a thread of its own; a test that hangs fails.
 fn watched<T: Send + 'static>(
     mut runtime: runtime::Builder,
     test: impl Future<Output = T> + Send + 'static,
@@ -36,25 +36,25 @@ fn over(build: impl FnOnce(Builder<Purgatory<u32>>) -> Builder<Purgatory<u32>>) 
     build(Purgatory::builder("blocking")).build().unwrap()
 }
 
-/// A purgatory whose timer is a task of the runtime that this is called in.
+/// Creates a purgatory whose timer is a task of the present runtime.
 fn on_this_runtime() -> Purgatory<u32> {
     let timer = system_timer(|builder| builder.tokio(Handle::current()));
     over(|builder| builder.timer(&timer))
 }
 
-/// A wait that only its time ends. It leaves no operation.
+/// Blocks on a wait that only its timeout ends, and checks that no operation is left.
 fn block_for(timeout: Duration, purgatory: Purgatory<u32>) -> WaitError {
     let never = purgatory.wait(&[1], timeout, || None::<()>).wait_blocking();
     assert!(purgatory.is_empty());
     never.unwrap_err()
 }
 
-/// One that may block, until its time is over.
+/// Blocks on a wait that may block, until its timeout.
 fn block(purgatory: Purgatory<u32>) -> WaitError {
     block_for(MS, purgatory)
 }
 
-/// One that is refused, long before its time is over.
+/// Blocks on a wait that is refused, long before its timeout.
 fn refused(purgatory: Purgatory<u32>) -> WaitError {
     block_for(MINUTE, purgatory)
 }
@@ -85,7 +85,7 @@ fn spawn_blocking_and_block_in_place_may_wait() {
             .unwrap()
     };
     assert_eq!(watched(two_threads(), in_place), Expired);
-    let own = async { block(Purgatory::new("own").unwrap()) }; // threads of its own
+    let own = async { block(Purgatory::new("own").unwrap()) }; // on threads of its own
     assert_eq!(watched(one_thread(), own), Expired);
 }
 
@@ -101,7 +101,7 @@ fn executor_on_the_blocked_thread_refuses_the_wait() {
     assert_eq!(watched(one_thread(), timers), MustNotBlock);
 }
 
-/// It may have entered that one in a task of the executor's.
+/// The task may have entered this runtime inside a task of the executor's runtime.
 #[test]
 fn a_task_of_another_runtime_refuses_the_wait() {
     let other = one_thread().build().unwrap();
@@ -112,7 +112,7 @@ fn a_task_of_another_runtime_refuses_the_wait() {
     );
 }
 
-/// An event loop of the user's own, as an executor.
+/// An event loop of the user, as an executor.
 #[derive(Debug)]
 struct Loop(Option<ThreadId>);
 
@@ -131,7 +131,7 @@ fn users_executor_tells_where_waits_are_refused() {
     let here = thread::current().id();
     let of_loop = |on| by_hand_with(|builder| builder.executor(Loop(on)));
     assert_eq!(block(of_loop(Some(here)).1), MustNotBlock);
-    // Another thread's; and one that panics says nothing.
+    // The executor's thread is another one; or it panics, and so does not say.
     for on in [Some(thread::spawn(|| ()).thread().id()), None] {
         let (timer, purgatory) = of_loop(on);
         let waiting = purgatory.clone();
@@ -156,7 +156,7 @@ fn shutdown_on_the_blocked_thread_waits_for_nothing() {
     assert_eq!(watched(one_thread(), left), 1);
 }
 
-/// No other call could advance the timer meanwhile.
+/// No other thread could advance the timer meanwhile.
 #[test]
 fn a_task_of_a_manual_timer_refuses_the_wait() {
     let task = async {

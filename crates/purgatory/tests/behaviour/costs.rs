@@ -19,16 +19,16 @@ fn only_awaited_events_in_callbacks_clone_a_key() {
     };
     purgatory.park(first.operation().then(raise), &[key.like(0)], NEVER);
     purgatory.park(second.operation(), &[key.like(2)], NEVER);
-    assert_eq!(clones.load(SeqCst), 2); // what is stored
+    assert_eq!(clones.load(SeqCst), 2); // the keys that are stored
     first.make_ready();
     second.make_ready();
     assert_eq!(purgatory.check_and_complete(&0), 1);
     assert_eq!(second.endings(), [Outcome::Completed]);
     assert_eq!(purgatory.len(), 0);
-    assert_eq!((clones.load(SeqCst), purgatory.stats().events), (3, 4)); // an event of 2
+    assert_eq!((clones.load(SeqCst), purgatory.stats().events), (3, 4)); // the nested event of 2
 }
 
-/// The watches of up to four keys lie on the parker's stack, a fifth asks for a block.
+/// The watches of up to four keys lie on the parker's stack; a fifth takes an allocation.
 #[test]
 fn watches_of_up_to_four_keys_take_no_allocation() {
     let (_timer, waits): (_, Purgatory<&str>) = by_hand();
@@ -36,7 +36,7 @@ fn watches_of_up_to_four_keys_take_no_allocation() {
         let once =
             || _ = waits.complete(waits.park(never(), &["a", "b", "c", "d", "e"][..keys], NEVER));
         for _ in 0..2 {
-            once(); // what the shards keep: two of the keys may meet in one, in places that grow
+            once(); // the shards keep memory: two keys may share a shard, whose places grow
         }
         a_hundred_more(once).count_total
     };
@@ -45,7 +45,7 @@ fn watches_of_up_to_four_keys_take_no_allocation() {
     assert!(allocations(5) > one);
 }
 
-/// The cell is all there is of a wait: condition, value and waker lie in it.
+/// A wait is only its cell: condition, value and waker lie in it.
 #[test]
 fn a_wait_takes_one_allocation() {
     let (_timer, waits): (_, Purgatory<u32>) = by_hand();
@@ -62,13 +62,13 @@ fn a_wait_takes_one_allocation() {
     assert!(size_of::<WaitFuture<u64>>() <= 40);
 }
 
-/// What its parts share, and the keys, the values and the parts.
+/// The allocations are the shared state, the keys, the values and the parts.
 #[test]
 fn wait_for_each_takes_four_allocations() {
     let (_timer, _waits, values) = watermarks::<u32>();
     let watermarks: Vec<_> = (0..100).map(|key| (key, 2)).collect();
     for key in 0..100 {
-        values.advance(&key, 1).unwrap(); // the key keeps the place of a wait
+        values.advance(&key, 1).unwrap(); // so that the key keeps the memory of one wait
     }
     drop(values.wait_for_each(&watermarks, NEVER));
     let mut wait = None;
@@ -77,7 +77,7 @@ fn wait_for_each_takes_four_allocations() {
     assert!(wait.is_some());
 }
 
-/// A condition that holds already is not boxed.
+/// A condition that holds at once is not boxed.
 #[test]
 fn a_wait_that_ends_at_once_takes_no_allocation() {
     let (_timer, waits): (_, Purgatory<u32>) = by_hand();
@@ -87,7 +87,7 @@ fn a_wait_that_ends_at_once_takes_no_allocation() {
             waits.wait(&[1], Duration::ZERO, || None),
         ]
     };
-    drop(at_once()); // what the thread keeps
+    drop(at_once()); // for the thread's first memory
     let mut ended = None;
     let measured = allocation_counter::measure(|| ended = Some(at_once()));
     assert_eq!(measured.count_total, 0);
@@ -96,7 +96,7 @@ fn a_wait_that_ends_at_once_takes_no_allocation() {
     assert_eq!(over(&mut expired), Err(WaitError::Expired));
 }
 
-/// All handles share what keeps the form open.
+/// All handles share the state that keeps the form open.
 #[test]
 fn a_handle_of_the_waits_takes_no_allocation() {
     let (_timer, _waits, values) = watermarks::<u32>();
@@ -118,7 +118,7 @@ fn signals_for_one_leave_nothing_behind() {
     assert_eq!(measured.bytes_current, 0);
 }
 
-/// A client library has thousands of them, one a connection.
+/// A client library may have thousands of purgatories, one for each connection.
 #[test]
 fn idle_purgatory_takes_592_bytes() {
     let timer = ManualTimer::new();
@@ -126,8 +126,8 @@ fn idle_purgatory_takes_592_bytes() {
     assert!(measured.bytes_current <= 592, "{measured:?}");
     assert!(measured.count_total <= 5, "{measured:?}");
 
-    // A reaper takes the list of new purgatories when it wakes, at any time: the sixth may have to
-    // make the list anew, or to double its four places of 24 bytes.
+    // A reaper takes the list of new purgatories when it wakes, at any time: for the sixth, the
+    // list may be made anew, or its four places of 24 bytes doubled.
     let timer = SystemTimer::new().unwrap();
     let measured = sixth_purgatory(&timer);
     assert!(measured.bytes_current <= 592 + 96, "{measured:?}");
@@ -141,13 +141,13 @@ fn idle_purgatory_of_many_shards_takes_no_more() {
         let mut made = None;
         let builder = Purgatory::<u32>::builder("idle").timer(&timer);
         let measured = allocation_counter::measure(|| made = builder.shards(shards).build().ok());
-        // What only looks makes none.
+        // A call that only looks makes no shard.
         let idle = made.unwrap();
         let looked = allocation_counter::measure(|| assert!(idle.is_empty() && idle.keys() == 0));
         assert_eq!(looked.count_total, 0);
         let dropped = allocation_counter::measure(|| drop(idle));
-        // No shard is made to be closed, and what was never published has nothing to withdraw. A
-        // manual timer hears of the end.
+        // The drop makes no shard in order to close it, and withdraws nothing that was never
+        // published. A manual timer is told of the end.
         assert!(dropped.count_total <= 1, "{dropped:?}");
         (
             measured.bytes_current,
@@ -155,11 +155,11 @@ fn idle_purgatory_of_many_shards_takes_no_more() {
             dropped.bytes_max,
         )
     };
-    make(1); // the timer's list has its first memory
+    make(1); // for the first memory of the timer's list
     assert_eq!(make(64), make(1));
 }
 
-/// A shard's lines begin, with the limit, as it is first used.
+/// A shard's lines are made, with the limit, when the shard is first used.
 #[test]
 fn idle_permits_make_no_shard() {
     let timer = ManualTimer::new();
@@ -172,7 +172,7 @@ fn idle_permits_make_no_shard() {
         assert_eq!(permits.try_acquire_for(&3, 3).unwrap().weight(), 3);
         (measured.bytes_current, measured.count_total)
     };
-    make(1); // the timer's list has its first memory
+    make(1); // for the first memory of the timer's list
     assert_eq!(make(64), make(1));
 
     // Without keys they take as many blocks as another form.
@@ -187,8 +187,8 @@ fn idle_permits_make_no_shard() {
     drop(replies);
 }
 
-/// A page of 64 entries and whole levels of buckets for each shard were some hundred kilobytes. How
-/// many shards have one is left to the hashes, which vary from run to run.
+/// A page of 64 entries and whole levels of buckets in each shard would be some hundred kilobytes.
+/// The number of shards in use depends on the hashes, which vary from run to run.
 #[test]
 fn a_hundred_waits_take_little_beside_themselves() {
     for (shards, bytes) in [(32, 57_000), (128, 94_000)] {
@@ -197,19 +197,18 @@ fn a_hundred_waits_take_little_beside_themselves() {
     }
 }
 
-/// Shards in which nothing waits are not made. Nor has a shard with one wait a second place for a
-/// key.
+/// Shards without waits are not made, and a shard with one wait has memory for one key.
 #[test]
 fn one_wait_in_256_shards_makes_one_of_them() {
     let in_few = waits_in_shards(1, 32).bytes_current;
     let in_many = waits_in_shards(1, 256).bytes_current;
     assert!(in_few <= 3_900, "{in_few}");
-    // The places and versions of the others. Each would take 600 bytes more.
+    // The places and versions of the other shards. Each shard would take 600 bytes more.
     let others = 224 * (16 + 64);
     assert!(in_many <= in_few + others, "{in_many}, {in_few}");
 }
 
-/// Nor are they made to be asked for times, as a scrape asks; one that is made later is timed.
+/// Asking for times, as a scrape does, makes no shard either; a shard that is made later is timed.
 #[test]
 fn times_of_an_idle_purgatory_make_no_shard() {
     let timer = ManualTimer::new();
@@ -221,7 +220,7 @@ fn times_of_an_idle_purgatory_make_no_shard() {
         assert_eq!(waits.snapshot(1).times, waits.times());
     };
     let kept = allocation_counter::measure(looks).bytes_current;
-    assert!(kept <= 16_384, "{kept}"); // the series of the metrics
+    assert!(kept <= 16_384, "{kept}"); // for the series of the metrics
 
     waits.park(never(), &[1], Duration::from_millis(1));
     timer.advance(Duration::from_secs(1));
@@ -229,8 +228,8 @@ fn times_of_an_idle_purgatory_make_no_shard() {
     assert_eq!((times.expired.count(), times.lateness.count()), (1, 1));
 }
 
-/// A change of the limit makes one of 256, a close none. One that is first used later has the new
-/// limit, or is closed.
+/// A change of the limit makes one shard of 256, and a close none. A shard that is first used later
+/// has the new limit, or is closed.
 #[test]
 fn limits_and_closes_of_keyed_permits_make_no_shards() {
     let timer = ManualTimer::new();
@@ -254,7 +253,7 @@ fn limits_and_closes_of_keyed_permits_make_no_shards() {
     drop(held);
 }
 
-/// Measures what waits with 250 bytes take, under keys of their own.
+/// Measures waits with 250 bytes each, under keys of their own.
 fn waits_in_shards(count: u32, shards: usize) -> AllocationInfo {
     let timer = ManualTimer::new();
     let builder = Purgatory::builder("few").timer(&timer).shards(shards);
@@ -270,7 +269,7 @@ fn waits_in_shards(count: u32, shards: usize) -> AllocationInfo {
     })
 }
 
-/// Measures what a purgatory takes; the list of all has grown to eight places with the fifth.
+/// Measures one purgatory. The fifth has made the timer's list grow to eight places.
 fn sixth_purgatory(timer: &Timer) -> AllocationInfo {
     let _five: Vec<_> = (0..5).map(|_| with_one_shard(timer)).collect();
     let mut sixth = None;
@@ -282,8 +281,8 @@ fn with_one_shard(timer: &Timer) -> Purgatory<u32> {
     one.build().unwrap()
 }
 
-/// A wheel's present follows the clock as a wait comes, also where nothing has waited: a short
-/// time goes into a bucket of its own, and is not handed down.
+/// A wheel's present follows the clock when a wait comes, even after idle time: a short timeout
+/// goes into a bucket of its own, and is not handed down.
 #[test]
 fn short_wait_after_idle_time_is_not_handed_down() {
     let timer = ManualTimer::new();

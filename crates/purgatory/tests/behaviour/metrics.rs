@@ -1,4 +1,4 @@
-//! The metrics that `publish` hands to a real recorder, and that `docs/METRICS.md` lists them.
+//! The metrics that `publish` gives to a real recorder; `docs/METRICS.md` has to list them.
 #![cfg(all(feature = "metrics", not(loom)))]
 
 use std::collections::BTreeSet;
@@ -9,14 +9,14 @@ use timer_core::driver::{Published, Sample, SourceName};
 
 use crate::support::*;
 
-/// A purgatory in which something of everything has happened.
+/// Creates a purgatory in which something of every kind has happened.
 fn eventful(timer: &ManualTimer) -> Waiting {
     let purgatory = Purgatory::builder("orders")
         .timer(timer)
         .max_parked(4)
         .build()
         .unwrap();
-    purgatory.publish(); // times count from here on
+    purgatory.publish(); // times are recorded from here on
     let ready = Probe::parked(&purgatory, &["k"], NEVER);
     Probe::parked(&purgatory, &["k"], 10 * MS);
     let panics = Probe::new();
@@ -57,7 +57,7 @@ fn assert_told(recorder: &PrometheusRecorder, line: &str) {
     assert!(page.contains(line), "no {line} in\n{page}");
 }
 
-/// The number of series on the recorder's page whose names begin so.
+/// Returns the number of series on the recorder's page whose names begin with this.
 fn series_of(recorder: &PrometheusRecorder, name: &str) -> usize {
     let page = recorder.handle().render();
     page.lines().filter(|line| line.starts_with(name)).count()
@@ -88,14 +88,14 @@ fn counters_of_one_name_go_on_and_gauges_add_up() {
         assert_told(&recorder, &line);
     };
     metrics::with_local_recorder(&recorder, || {
-        // A thousand end; then the connection is made anew, under the same name.
+        // A thousand operations end; then the connection is made anew, under the same name.
         let first = connect();
         first.publish();
         let series_of_one = series_of(&recorder, "purgatory_");
         park(&first, 1000);
         timer.advance(20 * MS);
         assert_eq!(first.stats().expired, 1000);
-        drop(first); // what it has not published is published now
+        drop(first); // publishes the counts that were not published yet
         ended("expired", 1000);
         gauge("max_parked", 0.0);
 
@@ -107,7 +107,7 @@ fn counters_of_one_name_go_on_and_gauges_add_up() {
         ended("expired", 1900);
         gauge("max_parked", 1000.0);
 
-        // Two at once: numbers add up, and of ages the largest is shown.
+        // With two forms at once, numbers add up, and the largest age is shown.
         let third = connect();
         park(&second, 5);
         timer.advance(5 * MS);
@@ -203,7 +203,7 @@ fn timer_publishes_each_form_on_it() {
         parked("orders", 0);
         parked("ends", 1);
         parked("places", 0);
-        // A future keeps the memory of its form, but a form without handles is published no more.
+        // A future keeps the memory of its form, but a form without handles is no longer published.
         drop(ends);
         parked("ends", 0);
         timer.publish();
@@ -215,7 +215,7 @@ fn timer_publishes_each_form_on_it() {
     });
 }
 
-/// The limits of one name add up, as do the permits that are taken, over keys and forms.
+/// The limits of one name add up, and so do the permits taken, over keys and forms.
 #[test]
 fn permits_publish_their_limit_and_what_is_taken() {
     let recorder = recorder();
@@ -235,7 +235,7 @@ fn permits_publish_their_limit_and_what_is_taken() {
     used_up.forget();
     told(3, 1);
 
-    // With keys, more of them than one lock hold looks at.
+    // Permits with more keys than one lock hold visits.
     let by_client = Permits::<u32>::keyed_builder("sends").limit(10);
     let by_client = by_client.timer(&timer).shards(2).build().unwrap();
     told(13, 1);
@@ -250,7 +250,7 @@ fn permits_publish_their_limit_and_what_is_taken() {
     told(0, 0);
 }
 
-/// A group is this process's while it leads it, and open.
+/// A group belongs to this process while the process leads it and it is open.
 #[test]
 fn groups_are_published_with_those_below_floor() {
     let recorder = recorder();
@@ -266,9 +266,9 @@ fn groups_are_published_with_those_below_floor() {
         let builder = ReplicaSets::builder("logs").timer(&timer);
         builder.shards(2).build().unwrap()
     };
-    let _marks: Watermarks<u32> = Watermarks::on(&timer, "marks").unwrap(); // these have no groups
+    let _marks: Watermarks<u32> = Watermarks::on(&timer, "marks").unwrap(); // it has no groups
     told(0, 0);
-    // More groups than one lock hold looks at.
+    // More groups than one lock hold visits.
     let set = |group, members: &[&'static str]| {
         let members = members.iter().map(|&member| (member, 0));
         logs.set(&group, 1, members, 0, Rule::all().floor(2))
@@ -287,7 +287,7 @@ fn groups_are_published_with_those_below_floor() {
     told(300, 198);
     logs.in_epoch(&2, 1).set_rule(Rule::at_least(2)).unwrap();
     told(300, 198);
-    logs.follow(&3, 2).unwrap(); // the set is with the leader
+    logs.follow(&3, 2).unwrap(); // its leader has the set
     logs.close(&4, "deleted"); // no member can come back
     logs.remove(&5);
     told(297, 195);
@@ -296,7 +296,7 @@ fn groups_are_published_with_those_below_floor() {
     told(0, 0);
 }
 
-/// A form that was never published before its last handle went is not published after it.
+/// A form that was not published before its last handle was dropped is not published later.
 #[test]
 fn form_without_handles_is_not_published() {
     let recorder = recorder();
@@ -306,7 +306,7 @@ fn form_without_handles_is_not_published() {
     drop(ends);
     metrics::with_local_recorder(&recorder, || timer.publish());
     drop(wait);
-    // Nor by a call that has found it before.
+    // Nor does a call publish it that has found it earlier.
     let published = Published::default();
     published.withdraw(&Vec::new);
     let name = SourceName {
@@ -318,7 +318,8 @@ fn form_without_handles_is_not_published() {
     assert_eq!(recorder.handle().render(), "");
 }
 
-/// The last handle goes in a last check: then that wait ends, and the callback behind it panics.
+/// The last handle is dropped in a last check: then that wait ends, and the callback after it
+/// panics.
 #[test]
 fn ends_after_the_last_handle_are_published() {
     let recorder = recorder();
@@ -346,7 +347,7 @@ fn ends_after_the_last_handle_are_published() {
     counted("parked", "", 0);
 }
 
-/// A source that goes on lets go of a recorder that is gone as it publishes to another one.
+/// A source that stays lets go of a recorder that is gone when it publishes to another one.
 #[test]
 fn series_of_recorders_that_are_gone_are_forgotten() {
     let purgatory = eventful(&ManualTimer::new());
@@ -367,8 +368,8 @@ fn series_of_recorders_that_are_gone_are_forgotten() {
     assert_eq!(Arc::strong_count(&counted), 1);
 }
 
-/// A recorder that keeps no labels, as the one that a program without any has: it is known by its
-/// address, and given nothing twice, not even as it publishes itself. It has one counter for all series.
+/// A recorder that keeps no labels, as a program without a recorder has, is known by its address.
+/// It gets no count twice, not even when it publishes itself. It has one counter for all series.
 #[test]
 fn recorder_without_labels_gets_no_count_twice() {
     let counted = Arc::new(AtomicU64::new(0));
@@ -390,7 +391,7 @@ fn recorder_without_labels_gets_no_count_twice() {
     });
 }
 
-/// A gauge of which the first set is overtaken: before it arrives another source publishes.
+/// A gauge whose first set is overtaken: before its value arrives, another source publishes.
 struct Overtaken {
     shown: Mutex<f64>,
     overtake: Mutex<Option<Box<dyn FnOnce() + Send>>>,
@@ -433,7 +434,7 @@ fn overtaken_gauge_shows_the_last_sum() {
     };
     metrics::with_local_recorder(&recorder, || first.publish());
     assert_eq!(*gauge.shown.lock().unwrap(), 3.0);
-    // As one goes, too.
+    // The same happens when a purgatory is dropped.
     let other = second.clone();
     *gauge.overtake.lock().unwrap() = Some(Box::new(move || {
         Probe::parked(&other, &["k"], NEVER);
@@ -446,13 +447,13 @@ fn overtaken_gauge_shows_the_last_sum() {
 #[test]
 fn a_real_recorder_is_handed_counts_and_histograms() {
     let timer = ManualTimer::new();
-    let mut kept = None; // a purgatory that is gone takes its gauges along
+    let mut kept = None; // a dropped purgatory takes its gauges along
     let page = exposition(|| {
         let purgatory = kept.insert(eventful(&timer));
         purgatory.publish_in_detail();
         purgatory.publish(); // each wait is handed over once
     });
-    // Checks: 4, one refused, one at once, 3 for the event.
+    // Checks: 4 at parks, of which one is refused and one ends at once, and 3 by the event.
     let expected = r#"
         parked 1
         watched 1
@@ -497,7 +498,7 @@ fn a_real_recorder_is_handed_counts_and_histograms() {
     }
 }
 
-/// A recorder that keeps the values of its histograms, and panics after the third value.
+/// A recorder that keeps the values of its histograms, and panics after the third one.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<f64>>>);
 
@@ -528,21 +529,21 @@ fn a_panicking_recorder_is_given_no_bucket_twice() {
         purgatory.publish();
     });
     let mut waits = kept.0.lock().unwrap().clone();
-    waits.retain(|&wait| wait > 0.0); // nothing was late
-    assert_eq!(waits, [0.001, 0.02, 0.3]); // none came twice
+    waits.retain(|&wait| wait > 0.0); // no expiry was late
+    assert_eq!(waits, [0.001, 0.02, 0.3]); // no value came twice
 }
 
 /// A row `| name | labels | Note. |` of the page's tables.
 struct Row<'a> {
     name: &'a str,
-    /// Each as `label="value"`.
+    /// Each label as `label="value"`.
     labels: BTreeSet<String>,
-    /// What the HELP text leaves out; of a histogram it begins with that word.
+    /// The facts that the HELP text leaves out; a histogram's note begins with that word.
     note: &'a str,
 }
 
 impl Row<'_> {
-    /// The type that the page gives the metric.
+    /// Returns the type that the page gives the metric.
     fn kind(&self) -> &'static str {
         if self.name.ends_with("_total") {
             "counter"
@@ -646,8 +647,8 @@ fn labels_end_at_zero() {
     told("purgatory_parked_by_label{purgatory=\"test\",label=\"fetch\"} 0\n");
 }
 
-/// Returns how many series a purgatory without labels makes once everything has happened, and how
-/// many of them one histogram makes.
+/// Returns the number of series of a purgatory without labels once everything has happened, and the
+/// number of them that are one histogram's.
 fn series_of_one(bounds_s: &[f64], in_detail: bool) -> [usize; 2] {
     let builder = PrometheusBuilder::new().set_buckets(bounds_s).unwrap();
     let recorder = builder.build_recorder();
@@ -659,7 +660,7 @@ fn series_of_one(bounds_s: &[f64], in_detail: bool) -> [usize; 2] {
             purgatory.publish_in_detail();
         }
         purgatory.publish();
-        // A histogram has its buckets once it was given a value: one of each outcome.
+        // A histogram has buckets only once it has a value: give it one for each outcome.
         let completes = Probe::parked(&purgatory, &["k"], NEVER);
         let cancelled = Probe::new().operation();
         let cancelled = purgatory.park(cancelled, &["other"], NEVER);
@@ -675,7 +676,7 @@ fn series_of_one(bounds_s: &[f64], in_detail: bool) -> [usize; 2] {
     })
 }
 
-/// The numbers of series that docs/METRICS.md states are those of a purgatory without labels.
+/// The numbers of series on docs/METRICS.md are those of a purgatory without labels.
 #[test]
 fn the_page_states_how_many_series_a_purgatory_makes() {
     let coarse = TimeHistogram::COARSE_BOUNDS_S;
@@ -694,7 +695,7 @@ fn the_page_states_how_many_series_a_purgatory_makes() {
     assert!(documented.contains(&stated), "not on the page: {stated}");
 }
 
-/// Alerts compare a quantile with the bound of a bucket: between bounds a quantile is a guess.
+/// Alerts compare a quantile with the bound of a bucket: between bounds, a quantile is a guess.
 #[test]
 fn coarse_bounds_include_those_of_the_alerts() {
     let alerts = include_str!("../../../../docs/prometheus/alerts.yml");
@@ -711,8 +712,8 @@ fn coarse_bounds_include_those_of_the_alerts() {
     assert_eq!(compared, 3);
 }
 
-/// Only completed waits are published. Once it was called for, the others come along in every call,
-/// whole for each recorder, and as the form goes.
+/// By default only completed waits are published. After a call for details, every call publishes
+/// the other waits, too, whole for each recorder, and so does the drop of the form.
 #[test]
 fn details_cover_expired_and_cancelled_waits() {
     let timer = ManualTimer::new();
@@ -761,7 +762,7 @@ fn details_cover_expired_and_cancelled_waits() {
     }
 }
 
-/// A scrape handler that has the form alone asks for its timer each time.
+/// A scrape handler that has only the form asks it for the timer each time.
 #[test]
 fn timer_is_published_by_each_handle_from_a_form() {
     let recorder = recorder();
@@ -782,7 +783,7 @@ fn timer_is_published_by_each_handle_from_a_form() {
     });
 }
 
-/// What an executor does as it is asked how many jobs wait, once.
+/// The act that an executor does, once, when it is asked how many jobs wait.
 type Act = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
 
 struct ActsAsCounted(Act);
@@ -807,7 +808,7 @@ impl Executor for ActsAsCounted {
     }
 }
 
-/// Its gauges stay: the withdrawal of the handle before it is under way.
+/// The handle comes during the withdrawal of the last one, and keeps its gauges.
 #[test]
 fn a_handle_that_comes_as_the_last_goes_is_published() {
     let recorder = recorder();
@@ -837,7 +838,7 @@ fn a_handle_that_comes_as_the_last_goes_is_published() {
     });
 }
 
-/// That of the handle before is under way.
+/// The handle is dropped during the withdrawal of the one before.
 #[test]
 fn counts_of_a_handle_dropped_in_withdrawal_appear() {
     let recorder = recorder();

@@ -1,6 +1,6 @@
 //! The promises of docs/RELIABILITY.md, each in a plain example. Operations, events and expected
-//! outcomes are written out: no reference computes them, which could repeat its author's mistake.
-//! The page names these tests beside the promises.
+//! outcomes are written out: a reference that computes them could repeat its author's mistake. The
+//! page names these tests beside the promises.
 
 use crate::support::*;
 
@@ -36,8 +36,8 @@ fn an_operation_has_one_outcome_whatever_follows() {
     }
 }
 
-/// The event comes from another thread after the check and before the keys are watched: one key,
-/// and more keys than fit into the entry.
+/// An event comes from another thread after the check and before the keys are watched: one key, and
+/// more keys than fit into the entry.
 #[test]
 fn an_event_between_check_and_watch_is_not_lost() {
     let keys: Vec<u32> = (0..20).collect();
@@ -51,7 +51,7 @@ fn an_event_between_check_and_watch_is_not_lost() {
             if std::mem::take(&mut first) {
                 on_another_thread(|| raised.check_and_complete(&0));
             } else {
-                seen.make_ready(); // a check that looks again
+                seen.make_ready(); // a check that is repeated
             }
         });
         purgatory.park(operation, keys, MINUTE);
@@ -59,7 +59,7 @@ fn an_event_between_check_and_watch_is_not_lost() {
     }
 }
 
-/// Each event during a check, from its own thread or another, is answered by another check.
+/// Each event during a check, from the checking thread or another, leads to another check.
 #[test]
 fn an_event_during_a_check_is_not_lost() {
     let (_timer, purgatory) = waiting();
@@ -122,7 +122,7 @@ fn a_timeout_at_the_end_of_time_is_never_work() {
         assert_eq!(timer.next_due_in(), None);
         assert!(!timer.advance_to_next());
     }
-    // Nor is it on a clock at its end.
+    // Nor does it expire on a clock at its end.
     let (timer, purgatory) = waiting();
     timer.advance(Duration::MAX);
     let never = Probe::parked(&purgatory, &["a"], Timeout::At(Moment::NEVER));
@@ -132,7 +132,7 @@ fn a_timeout_at_the_end_of_time_is_never_work() {
     assert_eq!(purgatory.complete_for_key(&"a"), 2);
 }
 
-/// One thread is inside a check, another inside a callback: events, cancels and the timer go on.
+/// While one thread is in a check and another in a callback, events, cancels and the timer go on.
 #[test]
 fn no_thread_waits_for_a_check_or_a_callback() {
     let (timer, purgatory): (_, Purgatory<&'static str, BoxedOperation>) = by_hand();
@@ -169,8 +169,8 @@ fn no_thread_waits_for_a_check_or_a_callback() {
     assert_eq!(told.try_recv(), Ok(("checked", requested("meanwhile"))));
 }
 
-/// Its keys and its place on the wheel are gone as soon as it has ended, and its payload with its
-/// callback.
+/// Its keys and its place in the wheel are free as soon as it has ended; its payload is dropped
+/// with its callback.
 #[test]
 fn an_operation_that_has_ended_leaves_nothing() {
     let later = Later::default();
@@ -211,7 +211,7 @@ fn a_full_purgatory_hands_operations_back() {
         assert_eq!(reason, full.clone());
         assert_eq!(third.checks(), 1);
         assert!(!third.ended());
-        third.make_ready(); // what needs not wait needs no place
+        third.make_ready(); // an operation that need not wait needs no place
         let ended = purgatory.try_complete_else_watch(third.operation(), &["a"], MINUTE);
         assert_eq!(ended.unwrap(), None);
         probe.make_ready();
@@ -228,7 +228,7 @@ fn a_full_purgatory_hands_operations_back() {
     assert_eq!(reason, WaitError::NoKeys);
 }
 
-/// Though a check and a callback do not return.
+/// A check and a callback do not return.
 #[test]
 fn shutdown_with_a_limit_reports_what_remains() {
     let purgatory: Purgatory<u32, BoxedOperation> = Purgatory::new("left").unwrap();
@@ -287,8 +287,8 @@ fn panics_are_contained_and_counted() {
     assert_empty(&purgatory);
 }
 
-/// In Kafka an operation is put on the timer after its last-chance check, so one whose check throws
-/// there is watched and never expires.
+/// Kafka puts an operation on its timer after the last-chance check, so an operation whose check
+/// throws there is watched and never expires.
 #[test]
 fn a_last_chance_check_that_panics_leaves_no_watch() {
     let (_timer, purgatory) = waiting();
@@ -297,7 +297,8 @@ fn a_last_chance_check_that_panics_leaves_no_watch() {
     let mut is_first = true;
     let operation = probe.operation().on_check(move || {
         assert!(mem::take(&mut is_first), "in the last-chance check");
-        // An event from elsewhere, so that it is checked again once it is watched.
+        // An event comes from another thread, so that the operation is checked again once it is
+        // watched.
         on_another_thread(|| raises.check_and_complete(&"a"));
     });
     let parked = purgatory.try_complete_else_watch(operation, &["a", "b"], MINUTE);
@@ -306,7 +307,7 @@ fn a_last_chance_check_that_panics_leaves_no_watch() {
     assert_empty(&purgatory);
 }
 
-/// One is parked late, since its check took so long, and one is rescheduled to be due by now.
+/// One operation is parked late, since its check took long; one is rescheduled and due by now.
 #[test]
 fn a_clock_jump_expires_in_order_of_deadlines() {
     let (timer, purgatory) = waiting();

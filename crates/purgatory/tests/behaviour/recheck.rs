@@ -1,6 +1,6 @@
 //! Checks without an event: the last check of an operation whose time is up (`check_at_expiry`),
-//! and sweeps over what waits for long (`recheck_every`). A condition that they find true is a missed
-//! event.
+//! and sweeps over operations that wait for long (`recheck_every`). If such a check finds the
+//! condition true, an event was missed.
 #![cfg(not(loom))]
 
 use crate::support::*;
@@ -10,15 +10,15 @@ const EVERY: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
-    /// The time is up.
+    /// A last check: the time is up.
     Last,
-    /// Two intervals remain.
+    /// A sweep: two intervals remain.
     Again,
 }
 
 const BOTH: [Kind; 2] = [Kind::Last, Kind::Again];
 
-/// Both, with a condition that comes true and one that does not.
+/// Both kinds, each with a condition that becomes true and one that does not.
 const BOTH_EITHER_WAY: [(Kind, bool); 4] = [
     (Kind::Last, true),
     (Kind::Last, false),
@@ -30,7 +30,7 @@ struct World {
     kind: Kind,
     timer: ManualTimer,
     purgatory: Waiting,
-    /// The calls of the hook of last checks.
+    /// The operations for which the hook of missed events was called.
     missed: Arc<Mutex<Vec<Parked<&'static str>>>>,
 }
 
@@ -81,8 +81,8 @@ impl World {
         probe
     }
 
-    /// An operation that, in its first check without an event, has another thread do this; the
-    /// check comes true if `ready`.
+    /// Creates an operation whose first check without an event lets another thread do this; the
+    /// check holds if `ready`.
     fn at_check(
         &self,
         probe: &Probe,
@@ -93,7 +93,7 @@ impl World {
         let seen = probe.clone();
         probe.operation().on_check(move || {
             if seen.checks() != 2 {
-                return; // the check at park, and later ones
+                return; // this is the check of the park, or a later one
             }
             if ready {
                 seen.make_ready();
@@ -142,7 +142,7 @@ fn a_forgotten_event_costs_at_most_two_intervals() {
         assert_eq!(world.purgatory.stats().checks, 2);
         world.assert_over(1);
     }
-    // One that is parked just after another: the first sweep finds it too young.
+    // An operation is parked just after another: the first sweep finds it too young.
     let world = World::new(Kind::Again);
     world.parked(&["a"]);
     world.timer.advance(MS);
@@ -170,7 +170,7 @@ fn each_interval_has_one_check_and_expiry_is_on_time() {
         assert_eq!((stats.fired, stats.cascaded, stats.pending), (1, 3, 0));
         world.assert_over(0);
     }
-    // At the deadline there is only the expiry; an interval of zero is one tick.
+    // At the deadline only the expiry comes. An interval of zero is one tick.
     for (every, timeout_ms, checks) in [(EVERY, 20, 2), (Duration::ZERO, 5, 5)] {
         let (timer, purgatory): (_, Waiting) = by_hand_with(|builder| builder.recheck_every(every));
         let probe = Probe::parked(&purgatory, &["a"], timeout_ms * MS);
@@ -186,8 +186,8 @@ fn each_interval_has_one_check_and_expiry_is_on_time() {
     assert_eq!(probe.checks(), 4);
 }
 
-/// However they were parked: one to two intervals after that, then each interval. Each is checked
-/// once, in the order in which they were parked.
+/// A sweep reaches operations one to two intervals after their park, however they were parked, and
+/// then at each interval. Each is checked once, in the order of parking.
 #[test]
 fn sweep_checks_what_was_parked_for_an_interval() {
     let world = World::new(Kind::Again);
@@ -227,7 +227,7 @@ fn sweep_checks_what_was_parked_for_an_interval() {
     assert_eq!((stats.missed_events, stats.events), (2, 0));
 }
 
-/// With nothing parked there is nothing to do; the sweep that was planned comes once more.
+/// With nothing parked there is nothing to check, but the sweep that was planned still comes.
 #[test]
 fn no_sweep_comes_while_nothing_is_parked() {
     let world = World::new(Kind::Again);
@@ -248,7 +248,7 @@ fn no_sweep_comes_while_nothing_is_parked() {
     world.assert_over(0);
 }
 
-/// A purgatory with a late executor, in which so many wait.
+/// Creates a purgatory with a late executor, and this number of waiting operations.
 fn many_behind(later: &Later, count: usize) -> (ManualTimer, Waiting, Vec<Probe>) {
     let (timer, purgatory): (_, Waiting) =
         by_hand_with(|builder| builder.recheck_every(EVERY).executor(later.clone()));
@@ -257,7 +257,7 @@ fn many_behind(later: &Later, count: usize) -> (ManualTimer, Waiting, Vec<Probe>
     (timer, purgatory, probes)
 }
 
-/// A sweep is many jobs, and callbacks come in between. The next one falls due after its end.
+/// A sweep takes many jobs, and callbacks come in between. The next sweep falls due after its end.
 #[test]
 fn a_slow_sweep_runs_alone() {
     for intervals in [[2, 2, 2], [1, 0, 0]] {
@@ -272,7 +272,7 @@ fn a_slow_sweep_runs_alone() {
             timer.advance(passed * EVERY);
             assert_eq!((later.run(), checked(2), later.len()), (1, so_far, more));
         }
-        // From the end of a sweep that took an interval or longer.
+        // If a sweep took an interval or longer, the next one is due an interval after its end.
         timer.advance(EVERY - MS);
         assert_eq!(later.len(), 0);
         timer.advance(MS);
@@ -282,7 +282,7 @@ fn a_slow_sweep_runs_alone() {
     }
 }
 
-/// What is left of a sweep finds nothing, and no other one comes.
+/// The rest of the sweep finds no operation, and no other sweep comes.
 #[test]
 fn a_shutdown_ends_the_sweep_under_way() {
     let later = Later::default();
@@ -301,7 +301,7 @@ fn a_shutdown_ends_the_sweep_under_way() {
     assert_empty(&purgatory);
 }
 
-/// As one does that was shut down.
+/// An executor that drops its jobs, as one does that was shut down.
 #[derive(Debug)]
 struct DropsJobs;
 
@@ -311,7 +311,7 @@ impl Executor for DropsJobs {
     }
 }
 
-/// Nor does one that runs jobs in place.
+/// The executor drops jobs, or runs them in place: neither needs stack.
 #[test]
 fn a_long_sweep_of_a_closed_executor_needs_no_stack() {
     on_stack(256 << 10, || {
@@ -340,7 +340,7 @@ fn a_queued_recheck_holds_nothing_up() {
     let (world, later) = World::late(Kind::Again);
     let probe = world.parked(&["a"]);
     world.timer.advance(EVERY);
-    assert_eq!((later.len(), probe.checks()), (1, 1)); // handed over, not run
+    assert_eq!((later.len(), probe.checks()), (1, 1)); // handed over, but not yet run
     probe.make_ready();
     assert_eq!(world.purgatory.check_and_complete(&"a"), 1);
     assert_eq!(later.run(), 1);
@@ -351,7 +351,7 @@ fn a_queued_recheck_holds_nothing_up() {
     let probe = world.parked(&["a"]);
     world.timer.advance(EVERY);
     probe.make_ready();
-    world.timer.advance(2 * EVERY); // its time is up before the executor came to it
+    world.timer.advance(2 * EVERY); // its time is up before the executor gets to it
     assert!(world.purgatory.is_empty());
     assert_eq!(later.run(), 2);
     assert_eq!(probe.checks(), 1);
@@ -373,7 +373,7 @@ fn a_late_executor_is_given_each_operation_once() {
     assert_eq!((later.run(), probe.checks(), probe.ended()), (1, 3, false));
 }
 
-/// The sweep overtakes it on the executor. What the last check finds was missed.
+/// The sweep overtakes the last check on the executor. A condition that this finds true was missed.
 #[test]
 fn a_sweep_leaves_a_queued_last_check_alone() {
     let later = Later::default();
@@ -391,7 +391,7 @@ fn a_sweep_leaves_a_queued_last_check_alone() {
     world.assert_over(1);
 }
 
-/// Its holder checks again, unless its end is decided.
+/// The holder checks the operation again, unless its end is decided.
 #[test]
 fn an_event_during_a_check_is_no_miss() {
     for (kind, ready) in BOTH_EITHER_WAY {
@@ -411,8 +411,8 @@ fn an_event_during_a_check_is_no_miss() {
     }
 }
 
-/// The condition may become true after the checking thread has read it. That thread finds it, so it
-/// does not count as missed.
+/// The condition may become true after the checking thread has read it. That thread then finds it,
+/// so no event counts as missed.
 #[test]
 fn a_sweep_during_a_check_makes_its_holder_look_again() {
     for keys in [&["a"][..], &["b", "a"]] {
@@ -422,7 +422,7 @@ fn a_sweep_during_a_check_makes_its_holder_look_again() {
         let timer = world.timer.clone();
         let operation = probe.operation().on_check(move || match seen.checks() {
             2 => on_another_thread(|| timer.advance(EVERY)),
-            3 => seen.make_ready(), // and no event
+            3 => seen.make_ready(), // no event
             _ => {}
         });
         world.purgatory.park(operation, keys, 30 * EVERY);
@@ -432,7 +432,7 @@ fn a_sweep_during_a_check_makes_its_holder_look_again() {
     }
 }
 
-/// A check that becomes true takes precedence over an end requested meanwhile. If it does not, an
+/// A check that becomes true takes precedence over an end requested meanwhile. Otherwise the
 /// operation ends as requested during a recheck, and expires after its last check.
 #[test]
 fn an_end_during_a_check_is_left_to_it() {
@@ -467,7 +467,7 @@ fn an_end_during_a_check_is_left_to_it() {
             name.send(world.park(world.at_check(&probe, ready, act), &["a", "b"]))
                 .unwrap();
             world.timer.advance(EVERY);
-            world.timer.advance(MS); // for the new deadline
+            world.timer.advance(MS); // until the new deadline
             let asked = if kind == Kind::Last { Expired } else { outcome };
             assert_eq!(probe.endings(), [if ready { Completed } else { asked }]);
             world.assert_over(u64::from(ready));
@@ -501,7 +501,7 @@ fn a_check_that_panics_ends_its_operation_alone() {
     assert_eq!(stats.panics, 1);
 }
 
-/// There is no condition that could have come true without an event.
+/// It has no condition that could become true without an event.
 #[test]
 fn next_event_is_never_a_missed_event() {
     for kind in BOTH {
@@ -516,7 +516,8 @@ fn next_event_is_never_a_missed_event() {
     }
 }
 
-/// Without a setting; an operation with a callback has none then, nor a wait for an event.
+/// A wait needs no setting for that; an operation with a callback, or a wait for an event, gets no
+/// last check.
 #[test]
 fn wait_finds_a_lost_wakeup_at_its_timeout() {
     let (timer, waits): (_, Purgatory<&str>) = by_hand();
@@ -530,7 +531,7 @@ fn wait_finds_a_lost_wakeup_at_its_timeout() {
     let check = move || counted.fetch_add(1, SeqCst) > 0;
     waits.park(when(check, drop), &["a"], MS);
 
-    *shelf.lock().unwrap() = Some(7); // and no event
+    *shelf.lock().unwrap() = Some(7); // no event
     timer.advance(MS);
     assert_eq!(over(&mut wait), Ok(7));
     assert_eq!(over(&mut other), Err(WaitError::Expired));

@@ -1,4 +1,4 @@
-//! Waits: futures, blocking waits and the next event, on a manual timer.
+//! Waits on a manual timer: futures, blocking waits and waits for the next event.
 
 use std::future::pending;
 
@@ -6,7 +6,7 @@ use crate::support::*;
 
 type Waits = Purgatory<&'static str>;
 
-/// A place that a condition takes a value out of.
+/// A place from which a condition takes a value.
 #[derive(Clone, Default)]
 struct Shelf(Arc<Mutex<Option<u32>>>);
 
@@ -59,7 +59,8 @@ fn a_future_is_given_more_time_until_it_is_over() {
     assert!(!waits.wait(&["a"], SECOND, || Some(())).reschedule(SECOND)); // over at once
 }
 
-/// Of one key or each of several. One that is over blocks nothing.
+/// Blocking waits for one key and for each of several are refused. A wait that has ended blocks
+/// nothing.
 #[test]
 fn a_blocking_wait_inside_a_callback_is_an_error() {
     in_time(|| {
@@ -84,7 +85,7 @@ fn a_blocking_wait_inside_a_callback_is_an_error() {
 #[test]
 fn next_event_ends_at_an_event_after_registration() {
     let (_timer, waits): (_, Waits) = by_hand();
-    waits.check_and_complete(&"a"); // before: not the next
+    waits.check_and_complete(&"a"); // an event before the wait does not count
     let mut next = waits.next_event(&["a", "b"], SECOND);
     assert_eq!((poll(&mut next), waits.len()), (Poll::Pending, 1));
     assert_eq!(waits.check_and_complete(&"b"), 1);
@@ -92,7 +93,7 @@ fn next_event_ends_at_an_event_after_registration() {
     assert_empty(&waits);
 }
 
-/// Its check comes true, but nobody has what it took: it is not the one that was served.
+/// The check holds, but its value is lost with the future: the event goes on to the next wait.
 #[test]
 fn event_of_a_wait_dropped_under_check_goes_on() {
     for another_is_served in [true, false] {
@@ -108,8 +109,8 @@ fn event_of_a_wait_dropped_under_check_goes_on() {
     }
 }
 
-/// The time is up while a check is under way that has looked too early. An event that came meanwhile
-/// has its check all the same; without one, a wait has its last check, and an operation has none.
+/// The time is up during a check that has looked too early. An event that came meanwhile still gets
+/// its check. Without one, a wait gets its last check, and an operation gets none.
 #[test]
 fn check_that_outlasts_the_deadline_is_not_the_last() {
     for is_wait in [true, false] {
@@ -156,7 +157,7 @@ fn check_that_outlasts_the_deadline_is_not_the_last() {
     }
 }
 
-/// An event has both checked together: what the first one's check drops is not asked any more.
+/// An event checks out both waits: the first one's check drops the second's future.
 #[test]
 fn condition_is_not_run_after_its_future_is_dropped() {
     let (_timer, waits): (_, Purgatory<&str>) = by_hand();
@@ -177,7 +178,8 @@ fn condition_is_not_run_after_its_future_is_dropped() {
     assert_empty(&waits);
 }
 
-/// Nor is the one whose future is dropped after a call that completes it, and before its end is told.
+/// A wait is completed by a call and its future is dropped before the end: its condition is not
+/// run.
 #[test]
 fn completed_condition_is_not_run_after_its_future() {
     let (_timer, waits): (_, Waits) = by_hand();
@@ -196,7 +198,7 @@ fn completed_condition_is_not_run_after_its_future() {
     assert_empty(&waits);
 }
 
-/// The waker of the last poll goes with its future. As it is dropped, it has an event.
+/// The waker of the last poll is dropped with its future, and signals the key when it is dropped.
 #[test]
 fn event_of_a_dropped_waker_skips_its_own_wait() {
     let (_timer, waits): (_, Waits) = by_hand();
@@ -214,7 +216,7 @@ fn event_of_a_dropped_waker_skips_its_own_wait() {
     assert_empty(&waits);
 }
 
-/// It is handed back while the wait goes on, and dropped then, or awaited.
+/// While the wait goes on, its future is handed back, to be dropped or awaited.
 #[test]
 fn try_take_takes_a_value_now_or_never() {
     let (timer, waits) = by_hand();
@@ -235,7 +237,7 @@ fn try_take_takes_a_value_now_or_never() {
     assert_eq!(goes_on.try_take().ok(), Some(Err(WaitError::Expired)));
 }
 
-/// A task may rely on that: what the condition holds is free, whatever the end.
+/// A task may rely on that: by the time it wakes, everything that its condition held is free.
 #[test]
 fn a_condition_is_dropped_before_its_task_is_woken() {
     type End = fn(&Waits, OperationId);
@@ -277,8 +279,8 @@ fn a_form_returns_the_timer_that_is_shared() {
     }
 }
 
-/// It compiles: a task that is spawned may hold them over an await, also by keys and values that are
-/// `&'static str`.
+/// The test has to compile: a spawned task may hold these values across an await, also with keys
+/// and values that are `&'static str`.
 #[test]
 fn tasks_that_are_sent_hold_guards_and_forms() {
     fn send(task: impl Future<Output = ()> + Send + 'static) {

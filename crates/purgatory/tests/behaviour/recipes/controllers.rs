@@ -1,5 +1,5 @@
-//! A controller keeps the in-sync set: proposals and answers that are lost, late, refused or come
-//! twice. After each, what counts is all that the controller may have.
+//! A controller keeps the in-sync set: proposals and answers are lost, late, refused or repeated.
+//! After each of them, the leader counts every replica that the controller may have in its set.
 
 use super::{
     guide::alter_partition::{InSync, Leader, Replica},
@@ -16,7 +16,7 @@ fn in_sync<const N: usize>(version: u64, replicas: [Replica; N]) -> InSync {
     }
 }
 
-/// The leader of epoch 1, and the controller. All replicas have the first 10 records.
+/// The leader of epoch 1, and the controller's set. All replicas have the first 10 records.
 struct Cluster {
     timer: ManualTimer,
     leader: Leader,
@@ -48,7 +48,7 @@ impl Cluster {
         self.leader.proposal().expect("another set")
     }
 
-    /// The controller takes what is proposed. Returns its answer.
+    /// Lets the controller take the leader's proposal; returns its answer.
     #[track_caller]
     fn alter(&mut self) -> InSync {
         let proposed = self.proposed();
@@ -62,7 +62,7 @@ impl Cluster {
         counted
     }
 
-    /// A record is appended, and these replicas have it.
+    /// Appends a record, which these replicas have; returns the produce that waits for it.
     fn append<const N: usize>(&self, end: u64, replicas: [Replica; N]) -> WaitFuture<u64> {
         let produce = self.leader.logs.in_epoch(&(), 1).wait_for(end, NEVER);
         for replica in replicas {
@@ -71,7 +71,7 @@ impl Cluster {
         produce
     }
 
-    /// These replicas alone fetch for as long as the others may lag.
+    /// Lets only these replicas fetch for as long as the others may lag.
     fn lag_out<const N: usize>(&mut self, end: u64, replicas: [Replica; N]) {
         for replica in replicas {
             self.leader.fetched(replica, end).unwrap();
@@ -119,8 +119,8 @@ fn answer_of_an_older_version_takes_nobody_out() {
     assert_eq!(cluster.leader.proposal(), None);
 }
 
-/// The controller refuses "b", since it takes that for dead; later a copy of the proposal comes, and
-/// is taken.
+/// The controller refuses "b", which it takes for dead; later a copy of the proposal comes and is
+/// accepted.
 #[test]
 fn refused_joiner_counts_since_a_copy_may_be_taken() {
     let mut cluster = Cluster::new(["leader", "a"]);
@@ -135,8 +135,8 @@ fn refused_joiner_counts_since_a_copy_may_be_taken() {
     assert!(poll(&mut produce).is_pending(), "b is in sync");
 }
 
-/// "b" dies before the controller has it: whichever of the two proposals is taken first, the other one
-/// is not.
+/// "b" dies before the controller has it: whichever of two proposals the controller accepts first,
+/// it refuses the other one.
 #[test]
 fn joiner_that_dies_is_withdrawn() {
     for takes_first in [false, true] {
@@ -168,7 +168,7 @@ fn joiner_that_dies_is_withdrawn() {
     }
 }
 
-/// "a" may be elected until the controller has "b", which is why "b" is not yet one of enough.
+/// "a" may be elected until the controller has "b", so "b" does not yet count towards the minimum.
 #[test]
 fn too_few_confirmed_replicas_acknowledge_nothing() {
     let mut cluster = Cluster::of_enough(2, ["leader", "a"]);
@@ -181,7 +181,7 @@ fn too_few_confirmed_replicas_acknowledge_nothing() {
     assert!(poll(&mut produce).is_pending());
     assert!(cluster.leader.logs.below_floor(&()).is_some());
 
-    // So it is for a leader that begins with too few.
+    // The same holds for a leader that begins with too few replicas.
     let timer = ManualTimer::new();
     let logs = ReplicaSets::on(&timer, "test").unwrap();
     let next = Leader::lead(logs, "leader", 11, without_a, 2).unwrap();
@@ -215,7 +215,7 @@ fn laggard_that_catches_up_is_proposed_again() {
     assert_eq!(cluster.leader.proposal(), None);
 }
 
-/// The controller takes "a" out by itself, and the leader's proposal with "a" and "b" comes late.
+/// The controller takes "a" out by itself, and the leader's proposal of "a" and "b" comes late.
 #[test]
 fn controller_that_changes_the_set_itself_is_followed() {
     let mut cluster = Cluster::new(["leader", "a"]);
@@ -227,7 +227,7 @@ fn controller_that_changes_the_set_itself_is_followed() {
     assert_eq!(cluster.leader.confirmed(told), Ok(0));
     assert_eq!(cluster.counted(), ["leader"]);
 
-    // Both join anew, if they still have all.
+    // Both join anew if they still have all records.
     assert_eq!(cluster.leader.fetched("a", 10), Ok(0));
     assert_eq!(cluster.leader.fetched("b", 9), Ok(0));
     assert_eq!(cluster.proposed(), in_sync(1, ["leader", "a"]));
@@ -244,7 +244,7 @@ fn leader_that_was_replaced_proposes_no_empty_set() {
     assert_eq!(cluster.leader.proposal(), None);
 }
 
-/// The answer to the leader of epoch 1 comes as "a" leads epoch 2, here or elsewhere.
+/// The answer to the leader of epoch 1 comes when "a" leads epoch 2, in this process or another.
 #[test]
 fn answer_to_the_last_leader_leaves_the_next_ones_set() {
     let mut cluster = Cluster::new(["leader", "a", "b"]);
@@ -264,7 +264,7 @@ fn answer_to_the_last_leader_leaves_the_next_ones_set() {
     assert_eq!(cluster.leader.fetched("a", 12), Err(other_epoch(1, 2)));
     assert_eq!(cluster.counted(), ["a", "b", "leader"]);
 
-    // Nor does the controller take what the last leader still proposes.
+    // The controller refuses proposals of the last leader, too.
     let mut controller = next.clone();
     if let Some(proposed) = cluster.leader.proposal() {
         assert_eq!(controller.alter(proposed), next);

@@ -1,5 +1,5 @@
-//! The guide's recipes with steps of their own: the files that the guide shows. Doc tests run the
-//! `main` of each; these tests add the orders of events that a network may give.
+//! The guide's recipes, from the files that the guide shows. Doc tests run the `main` of each file;
+//! these tests add orders of events that a network may produce.
 
 #[path = "../../../src/guide/recipes"]
 #[allow(
@@ -47,7 +47,7 @@ use std::fmt::Debug;
 
 use crate::support::*;
 
-/// Nothing waits, no key is watched, and no callback panicked.
+/// Checks that no operation and no watched key is left, and that no callback panicked.
 #[track_caller]
 fn nothing_is_left<K, O>(waits: &Purgatory<K, O>)
 where
@@ -58,26 +58,26 @@ where
     assert_eq!(waits.stats().panics, 0);
 }
 
-/// Nothing waits in a form, and nothing panicked.
+/// Checks that no wait of a form is left, and that nothing panicked.
 #[track_caller]
 fn nothing_waits<K>(waits: &Waits<K>) {
     assert_nothing_waits(waits);
     assert_eq!(waits.stats().panics, 0);
 }
 
-/// The value of a wait that has ended.
+/// Returns the value of a wait that has ended.
 #[track_caller]
 fn got<T, E: ToString>(waiting: &mut (impl Future<Output = Result<T, E>> + Unpin)) -> T {
     over(waiting).unwrap_or_else(|error| panic!("{}", error.to_string()))
 }
 
-/// These answers, reports or saves have come since the last call.
+/// Checks that exactly these answers, reports or saves have come since the last call.
 #[track_caller]
 fn reported<T: Debug + PartialEq<U>, U: Debug>(seen: &mpsc::Receiver<T>, expected: &[U]) {
     assert_eq!(seen.try_iter().collect::<Vec<_>>(), expected);
 }
 
-/// A purgatory on a manual timer whose callbacks all wait for [`Later::run`].
+/// Creates a purgatory on a manual timer whose callbacks wait for [`Later::run`].
 fn manual_and_late<K, O>() -> (ManualTimer, Purgatory<K, O>, Later)
 where
     K: WatchKey + Send,
@@ -89,7 +89,7 @@ where
     (timer, purgatory, later)
 }
 
-/// Permits without keys, of which there are none yet.
+/// Creates permits without keys, with a limit of 0.
 fn no_permits(timer: &ManualTimer) -> Permits {
     Permits::on(timer, "permits", 0).unwrap()
 }

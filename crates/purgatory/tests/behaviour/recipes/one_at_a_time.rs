@@ -1,4 +1,4 @@
-//! Waits that end one at a time: queues, loads of a value.
+//! Waits that end one at a time: queues, and loads of a value.
 
 use tokio::sync::oneshot;
 
@@ -47,7 +47,7 @@ async fn again() -> Option<u64> {
     unreachable!("it is loaded already, or being loaded")
 }
 
-/// A load that ends when the test says so; dropped, it fails.
+/// Returns a load, which ends when the test sends a value, and fails when the sender is dropped.
 fn load() -> (
     oneshot::Sender<u64>,
     impl Future<Output = Option<u64>> + Send + use<>,
@@ -56,8 +56,8 @@ fn load() -> (
     (loaded, async { load.await.ok() })
 }
 
-/// It fails or panics, or its client goes. A load that outlives a shutdown answers the client that
-/// loads.
+/// The load fails or panics, or its client goes. A load that outlives a shutdown answers the client
+/// that started it.
 #[test]
 fn a_load_that_fails_is_left_to_the_next_client() {
     for how in ["fails", "panics", "goes"] {
@@ -88,7 +88,7 @@ fn a_load_that_fails_is_left_to_the_next_client() {
     }
 }
 
-/// A client that goes before it has learned that the load is its own passes it on.
+/// A client that goes before it learns that the load is its own passes it on.
 #[test]
 fn a_failed_load_is_taken_over_by_one() {
     for goes in [false, true] {
@@ -113,7 +113,7 @@ fn a_failed_load_is_taken_over_by_one() {
     }
 }
 
-/// It asks after a load has failed, before the event has reached those that wait.
+/// The newcomer asks after a load has failed, and before the event has reached the waiting clients.
 #[test]
 fn a_newcomer_may_take_over_a_failed_load() {
     let flights = Flights {
@@ -124,7 +124,7 @@ fn a_newcomer_may_take_over_a_failed_load() {
         flights.values.lock().unwrap().insert(1, None); // a load is under way
         flights.get(1)
     };
-    flights.values.lock().unwrap().remove(&1); // it fails: its drop removes the value ...
+    flights.values.lock().unwrap().remove(&1); // the load fails: its drop removes the value ...
     let newcomer = got(&mut flights.get(1)).unwrap_err();
     assert_eq!(flights.waits.check_and_complete(&1), 0); // ... and signals the key
     newcomer.loaded(100);

@@ -1,5 +1,5 @@
-//! Fetches: long polls over logs in memory and in a store, a log on one thread,
-//! a purgatory for each core.
+//! Fetches: long polls over logs in memory and in a store, a log on one thread, and a purgatory for
+//! each core.
 
 use std::io;
 
@@ -29,14 +29,15 @@ fn appends_add_up_over_partitions() {
         1
     );
     let mut fetch = Box::pin(logs.fetch(&[101, 40], 64, SECOND));
-    // Both thresholds are reached, and each later advance checks again until there is enough.
+    // Both thresholds are reached; each later advance checks the fetch again until it has enough
+    // bytes.
     for (partition, bytes) in [(1, 1), (0, 60), (0, 3)] {
         assert_eq!(logs.append(partition, bytes), 0);
     }
     assert!(poll(&mut fetch).is_pending());
     assert_eq!(logs.append(0, 1), 1);
     assert_eq!(got(&mut fetch), 64);
-    // The consumer is ahead of a follower's log whose leader has changed.
+    // The consumer is ahead of the log, which is a follower's whose leader has changed.
     let mut ahead = Box::pin(logs.fetch(&[184, 41], 10, SECOND));
     assert_eq!(logs.append(0, 20), 0);
     assert_eq!(logs.append(0, 9), 0);
@@ -46,12 +47,12 @@ fn appends_add_up_over_partitions() {
 
 type During = Box<dyn FnOnce() + Send>;
 
-/// A store whose read returns the bytes as of its begin.
+/// A store whose read returns the bytes of the moment when it began.
 #[derive(Default)]
 struct Memory {
     bytes: Mutex<Vec<u8>>,
     reads: AtomicU64,
-    /// Happens while the next read is under way.
+    /// Runs while the next read is under way.
     during: Mutex<Option<During>>,
     broken: AtomicBool,
 }
@@ -82,7 +83,7 @@ impl Memory {
     }
 }
 
-/// Logs over a store of their own, looked at each second.
+/// Creates logs over this store, which a fetch looks at each second.
 fn stored_logs(store: &Memory) -> (ManualTimer, StoredLogs<&Memory>) {
     let (timer, appends) = by_hand();
     let logs = StoredLogs {
@@ -122,7 +123,7 @@ fn the_end_of_the_time_yields_what_there_is() {
     timer.advance(MS);
     assert_eq!(got(&mut fetch), b"rea");
     assert_eq!(store.reads(), 3);
-    // A poll that may look without a pause looks once a millisecond.
+    // A fetch without a pause between its looks looks once a millisecond.
     let (timer, mut logs) = stored_logs(&store);
     logs.look_every = Duration::ZERO;
     let mut fetch = Box::pin(logs.fetch(1, 5, MINUTE));
@@ -148,7 +149,7 @@ fn shutdown_and_a_broken_store_end_the_loop() {
     nothing_is_left(&logs.appends);
 }
 
-/// A late advance expires all fetches that are due, in the order of deadlines.
+/// A late advance expires all due fetches, in the order of their deadlines.
 #[test]
 fn fetches_never_reached_expire_by_deadline() {
     let log = Log::new(ManualTimer::new()).unwrap();
@@ -162,14 +163,14 @@ fn fetches_never_reached_expire_by_deadline() {
     assert_eq!(log.append(), 1);
     reported(&answers, &[(1, Completed)]);
     log.advance_to(6 * SECOND - MS);
-    log.advance_to(6 * SECOND - 2 * MS); // a clock that goes back changes nothing
+    log.advance_to(6 * SECOND - 2 * MS); // a clock that goes back has no effect
     assert!(answers.try_recv().is_err());
     log.advance_to(MINUTE);
     reported(&answers, &[(8, Expired), (9, Expired), (7, Expired)]);
     nothing_is_left(&log.fetches);
 }
 
-/// Nothing runs on a sender's thread.
+/// No request is handled on a sender's thread.
 #[test]
 fn messages_are_handled_in_order_by_the_core() {
     let (outbox, core) = Core::new().unwrap();
@@ -183,7 +184,7 @@ fn messages_are_handled_in_order_by_the_core() {
         let request = when(move || seen.load(SeqCst), answer);
         send(key, Message::Request(SECOND, request));
     };
-    send(1, Message::Event); // early: there is no waiter
+    send(1, Message::Event); // an early event: no request waits
     on_another_thread(|| {
         ask(1);
         ask(2);
@@ -191,7 +192,7 @@ fn messages_are_handled_in_order_by_the_core() {
     assert!(core.run_once(MS, None) <= Some(SECOND)); // or until a bucket is handed down
     ready.store(true, SeqCst);
     assert_eq!(core.run_once(SECOND - MS, None), Some(MS));
-    assert!(answers.try_recv().is_err()); // ready, and no event yet
+    assert!(answers.try_recv().is_err()); // its condition holds, but no event has come
     send(1, Message::Event);
     send(1, Message::Event); // twice
     core.run_once(Duration::ZERO, None);
@@ -201,7 +202,7 @@ fn messages_are_handled_in_order_by_the_core() {
     nothing_is_left(&core.waits);
 }
 
-/// Sends a request that is met at once, and whose answer sends the next.
+/// Sends a request that completes at once and whose answer sends the next one.
 fn ask_again(outbox: &mpsc::Sender<(u64, Message)>, left: u64) {
     if left > 0 {
         let next = outbox.clone();
@@ -210,7 +211,7 @@ fn ask_again(outbox: &mpsc::Sender<(u64, Message)>, left: u64) {
     }
 }
 
-/// A round ends though the core's inbox is never empty.
+/// A round ends even if the core's inbox is never empty.
 #[test]
 fn requests_expire_while_messages_keep_coming() {
     let (outbox, core) = Core::new().unwrap();
@@ -241,7 +242,7 @@ fn requests_refused_by_a_core_are_answered() {
     reported(&answers, &[(1, closed()), (2, closed())]);
 }
 
-/// Each request is answered: in time, as its time is up, or as the senders are gone.
+/// Each request is answered: in time, at its timeout, or when the senders are gone.
 #[test]
 fn core_sleeps_until_work_and_ends_with_its_senders() {
     let (outbox, core) = Core::new().unwrap();

@@ -5,7 +5,7 @@ use super::{
     *,
 };
 
-/// Those that are idle and those that return are closed while more are open than may be.
+/// While more connections are open than allowed, idle ones and those that return are closed.
 #[test]
 fn a_pool_that_becomes_smaller_closes_connections() {
     let pool = Pool::new(Permits::on(&ManualTimer::new(), "connections", 4).unwrap());
@@ -18,9 +18,9 @@ fn a_pool_that_becomes_smaller_closes_connections() {
     };
     let mut pooled = Vec::from([(); 4].map(|()| get()));
     assert_eq!(numbers(&pooled), [1, 2, 3, 4]);
-    pooled.truncate(2); // 3 and 4 are idle
+    pooled.truncate(2); // connections 3 and 4 are idle
     pool.resize(1);
-    pooled.remove(0); // 2 is in use: all that may be open
+    pooled.remove(0); // connection 2 is in use, the only one allowed
     pool.resize(3);
     pooled.extend([get(), get()]);
     assert_eq!(numbers(&pooled), [2, 5, 6]);
@@ -28,7 +28,7 @@ fn a_pool_that_becomes_smaller_closes_connections() {
     assert_nothing_waits(&pool.permits.waits());
 }
 
-/// By the client that the first call gives a permit.
+/// The client that the first call grants a permit resizes the pool, too.
 #[test]
 fn a_pool_resized_by_two_keeps_to_its_limit() {
     let pool = Pool::new(Permits::on(&ManualTimer::new(), "connections", 1).unwrap());
@@ -39,13 +39,13 @@ fn a_pool_resized_by_two_keeps_to_its_limit() {
     let waker = waker(move || shrinks.resize(1));
     assert!(poll_by(&mut second, &waker).is_pending());
     pool.resize(3);
-    drop((first, got(&mut second))); // one of both is idle now
+    drop((first, got(&mut second))); // one of the two is idle now
     pool.resize(2);
     let numbers = [get(), get()].map(|pooled| pooled.connection.as_ref().unwrap().number);
     assert_eq!(numbers, [2, 3]);
 }
 
-/// Its permit was granted before the close, and it learns of that after.
+/// The client's permit was granted before the close, of which it learns later.
 #[test]
 fn no_client_gets_a_connection_of_a_closed_pool() {
     let pool = Pool::new(Permits::on(&ManualTimer::new(), "connections", 1).unwrap());

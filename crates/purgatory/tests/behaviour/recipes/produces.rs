@@ -5,7 +5,7 @@ use super::{
     *,
 };
 
-/// A partition with three replicas in sync, in epoch 1.
+/// Creates a partition in epoch 1, with three replicas in sync.
 fn partition() -> (ManualTimer, Partition) {
     let timer = ManualTimer::new();
     let logs = ReplicaSets::on(&timer, "test").unwrap();
@@ -27,7 +27,7 @@ fn produces_end_when_a_lagging_replica_falls_out() {
     assert_eq!(orders.fetched(1, "leader", PRODUCES), Ok(0));
     assert_eq!(orders.fetched(1, "b", 100), Ok(0));
     assert_eq!(orders.fetched(1, "a", PRODUCES - 1), Ok(100));
-    // Looks at each half of the limit: "a" catches up in between, "b" does not.
+    // The leader looks at each half of the limit: "a" catches up in between, and "b" does not.
     assert_eq!(orders.shrink(1), Ok(0));
     timer.advance(5 * SECOND);
     assert_eq!(orders.fetched(1, "a", PRODUCES), Ok(0));
@@ -38,7 +38,7 @@ fn produces_end_when_a_lagging_replica_falls_out() {
     assert_eq!(over(&mut last), Ok(PRODUCES));
     assert!(produces.iter_mut().all(|produce| over(produce).is_ok()));
 
-    // A produce that comes later does not wait for it; it comes back once it has caught up.
+    // A later produce does not wait for "b", which comes back once it has caught up.
     let mut later = orders.produce(1, PRODUCES + 1);
     assert_eq!(orders.fetched(1, "b", PRODUCES - 1), Ok(0));
     assert_eq!(orders.logs.members(&()).len(), 2);
@@ -52,7 +52,8 @@ fn produces_end_when_a_lagging_replica_falls_out() {
     nothing_waits(&orders.logs.waits());
 }
 
-/// The leader appends a record each 10 ms for a minute, and is always one ahead. "b" stops half way.
+/// The leader appends a record each 10 ms for a minute, and is always one ahead. "b" stops half
+/// way.
 #[test]
 fn replica_that_keeps_up_with_a_growing_log_stays() {
     let (timer, orders) = partition();
@@ -69,13 +70,13 @@ fn replica_that_keeps_up_with_a_growing_log_stays() {
         if offset % 500 == 0 {
             orders.shrink(1).unwrap();
         }
-        // Seen at 30 s to lack something, and taken out at the second look from then.
+        // At 30 s "b" is seen to lag, and is taken out at the second look after that.
         assert_eq!(in_sync(), if offset < 4000 { 3 } else { 2 }, "{offset}");
     }
     assert_eq!((b_has, orders.logs.watermark(&())), (2999, Some(5999)));
 }
 
-/// A fetch of "b" is processed behind a later one, as of a connection that was lost.
+/// A fetch of "b" on a lost connection is processed after a later fetch.
 #[test]
 fn a_fetch_that_comes_late_takes_nobody_out() {
     let (_timer, orders) = partition();
@@ -92,7 +93,7 @@ fn a_fetch_that_comes_late_takes_nobody_out() {
     assert!(poll(&mut produce).is_pending(), "b may lack it");
     assert_eq!(orders.fetched(1, "b", 6), Ok(1));
     assert_eq!(over(&mut produce), Ok(6));
-    // So is one from before it joined.
+    // So is a fetch from before "b" joined.
     assert_eq!(orders.logs.in_epoch(&(), 1).leave(&"b"), Ok(0));
     for (offset, then_in_sync) in [(5, 2), (6, 3), (5, 3)] {
         let fetched = orders.fetched(1, "b", offset);
@@ -100,7 +101,7 @@ fn a_fetch_that_comes_late_takes_nobody_out() {
     }
 }
 
-/// A look, or a fetch, of the last leader takes no replica out of the next one's set.
+/// A look or a fetch of the last leader takes no replica out of the next leader's set.
 #[test]
 fn a_leader_that_was_replaced_takes_nobody_out() {
     let (timer, orders) = partition();
@@ -133,14 +134,14 @@ fn produces() -> (ManualTimer, Produces) {
     (timer, produces)
 }
 
-/// Whichever of the two waits uses the time up; and the place is returned.
+/// Either of its waits may use the time up; its place is returned.
 #[test]
 fn a_produce_has_one_deadline_for_both_its_waits() {
     for (place_after, replicated_at) in [(8, None), (10, None), (11, Some(7)), (11, Some(6))] {
         let (timer, produces) = produces();
         let mut produce = Box::pin(produces.produce(7, 10 * SECOND));
         assert!(poll(&mut produce).is_pending());
-        // At 11 its place was won in time, and its task comes to run only after the deadline.
+        // At 11, the place was granted in time, but the task runs only after the deadline.
         if let Some(at) = replicated_at {
             produces.places.update(|free| *free += 1);
             produces
@@ -168,7 +169,7 @@ fn a_produce_has_one_deadline_for_both_its_waits() {
     }
 }
 
-/// Its place is won, and its task has not run since.
+/// The client has been granted its place, and its task has not run since.
 #[test]
 fn a_client_that_goes_returns_its_place() {
     let (_timer, produces) = produces();

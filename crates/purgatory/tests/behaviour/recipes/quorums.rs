@@ -1,4 +1,4 @@
-//! A rule of one's own: joint consensus, beside a count of who has what.
+//! A rule of one's own, joint consensus, compared with a count of the nodes that have each entry.
 
 use fastrand::Rng;
 
@@ -7,7 +7,7 @@ use super::{
     *,
 };
 
-/// The leader of term 7, whose log ends at 40, with these sets in force.
+/// Creates the leader of term 7, whose log ends at 40, with these sets in force.
 fn leader(in_force: &[&[usize]]) -> (ManualTimer, Waits<()>, Leader) {
     let (timer, waits, committed) = watermarks();
     let in_force = in_force.iter().map(|nodes| set(nodes)).collect();
@@ -25,7 +25,7 @@ fn append(leader: &mut Leader, nodes: &[usize], index: u64) {
     }
 }
 
-/// A majority has entries of earlier terms: they are committed with one of this.
+/// A majority has entries of earlier terms; they are committed together with one of this term.
 #[test]
 fn next_term_counts_from_its_own_entries() {
     let (_timer, waits, mut first) = leader(&[&[0, 1, 2], &[3, 4, 5]]);
@@ -44,7 +44,7 @@ fn next_term_counts_from_its_own_entries() {
     nothing_waits(&waits);
 }
 
-/// True if more than half of each set has the log up to here.
+/// Returns true if more than half of each set has the log up to this index.
 fn is_committed(log_ends: &[u64], in_force: &[Nodes], index: u64) -> bool {
     in_force.iter().all(|nodes| {
         let has = |node: &&usize| log_ends[**node] >= index;

@@ -1,11 +1,12 @@
-//! Held pulls, and lock waits: parked operations that are told what has changed, or reached.
+//! Held pulls and lock waits: parked operations that learn what has changed, or that a call
+//! reaches.
 
 use super::{
     guide::{held_pulls::Broker, lock_waits::RowLocks},
     *,
 };
 
-/// Only messages after the pull count; a pull of another tag waits out its time.
+/// Only messages after the pull count; a pull of another tag waits until its timeout.
 #[test]
 fn a_pull_gets_messages_of_its_tag() {
     let (timer, pulls) = by_hand();
@@ -23,7 +24,7 @@ fn a_pull_gets_messages_of_its_tag() {
     reported(&answers, &[vec![("red", 2)], vec![("red", 2)]]);
     timer.advance(SECOND);
     reported(&answers, &[vec![]]);
-    // A pull that comes as the broker stops is answered, too: by the caller.
+    // A pull that comes while the broker stops is answered, too, by its caller.
     broker.pull("red", client.clone(), SECOND).unwrap();
     assert_eq!(broker.stop(SECOND), 0);
     reported(&answers, &[vec![]]);
@@ -37,7 +38,7 @@ fn locks() -> (ManualTimer, RowLocks) {
     (timer, RowLocks::new(rows.unwrap()))
 }
 
-/// A waiter whose time is up is out of reach.
+/// A lock wait whose time is up cannot be reached.
 #[test]
 fn a_lock_wait_that_expired_is_out_of_reach() {
     let (timer, locks) = locks();
@@ -53,7 +54,7 @@ fn a_lock_wait_that_expired_is_out_of_reach() {
     assert_eq!(locks.rows.taken_for(&"row"), 0);
 }
 
-/// A transaction that goes is not listed, and the next has the lock.
+/// A dropped transaction is not listed, and the next one gets the lock.
 #[test]
 fn a_transaction_that_goes_passes_its_lock_on() {
     let (_timer, locks) = locks();

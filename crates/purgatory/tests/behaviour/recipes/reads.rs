@@ -1,4 +1,4 @@
-//! Reads by read index: what comes late, out of turn, or from another term.
+//! Reads by read index: answers that come late, out of order, or from another term.
 
 use std::pin::Pin;
 
@@ -9,7 +9,7 @@ use super::{
 
 type Read<'a> = Pin<Box<dyn Future<Output = Result<u64, WaitError>> + 'a>>;
 
-/// A server of three nodes, which leads term 7: it is node 0, and its log ends at 40.
+/// Creates a server of three nodes that leads term 7. It is node 0, and its log ends at 40.
 fn leader() -> (ManualTimer, Server, Leader) {
     let timer = ManualTimer::new();
     let server = Server {
@@ -21,7 +21,7 @@ fn leader() -> (ManualTimer, Server, Leader) {
     (timer, server, leader)
 }
 
-/// The same, with its empty entry committed and applied.
+/// The same, with the leader's empty entry committed and applied.
 fn leader_that_knows() -> (ManualTimer, Server, Leader) {
     let (timer, server, leader) = leader();
     commit(&server, 7, 41);
@@ -29,13 +29,13 @@ fn leader_that_knows() -> (ManualTimer, Server, Leader) {
     (timer, server, leader)
 }
 
-/// The leader and node 1 have the log up to here.
+/// Lets the leader and node 1 have the log up to this index.
 fn commit(server: &Server, term: u64, index: u64) {
     server.appended(term, 0, index).unwrap();
     server.appended(term, 1, index).unwrap();
 }
 
-/// A read that has to wait.
+/// Begins a read that has to wait.
 #[track_caller]
 fn waits(leader: &Leader) -> Read<'_> {
     let mut read: Read<'_> = Box::pin(leader.read(10 * SECOND));
@@ -58,7 +58,7 @@ fn answers_to_earlier_rounds_serve_no_read() {
     server.answered(7, 2, before).unwrap();
     assert!(poll(&mut read).is_pending());
 
-    // One round serves all. Answers of one node come in reverse, and then twice.
+    // One round serves all reads. A node's answers come in reverse order, and then twice.
     let mut later = waits(&leader);
     let [lost, round] = [(); 2].map(|()| leader.begin_round(0).unwrap());
     assert_eq!(server.answered(7, 1, round), Ok(2));
@@ -68,7 +68,7 @@ fn answers_to_earlier_rounds_serve_no_read() {
     nothing_waits_here(&server);
 }
 
-/// What is committed after the read came does not hold it up, nor does what others write.
+/// Entries committed after the read came do not hold it up, and neither do other clients' writes.
 #[test]
 fn read_waits_for_the_index_at_its_start() {
     let (_timer, server, leader) = leader_that_knows();
@@ -84,7 +84,7 @@ fn read_waits_for_the_index_at_its_start() {
     nothing_waits_here(&server);
 }
 
-/// Node 1 answered in term 7, and this comes as the server leads term 9.
+/// Node 1 answered in term 7, and its answer comes when the server leads term 9.
 #[test]
 fn answers_of_an_earlier_term_serve_no_read() {
     let (_timer, server, leader) = leader_that_knows();
@@ -109,7 +109,7 @@ fn answers_of_an_earlier_term_serve_no_read() {
     nothing_waits_here(&server);
 }
 
-/// Whichever of its three waits uses the time up.
+/// Any of its three waits may use the time up.
 #[test]
 fn read_has_one_deadline() {
     let (timer, server, leader) = leader();

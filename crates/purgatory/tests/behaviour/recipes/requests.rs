@@ -1,4 +1,4 @@
-//! Requests: sent again, as long as their connection, until the server stops.
+//! Requests: sent again, limited to the life of their connection, answered until the server stops.
 
 use super::{
     guide::{connection::Connection as Scope, drain::Server, retry::Attempt},
@@ -39,13 +39,13 @@ impl Call {
         self
     }
 
-    /// The answer comes; returns how many attempts it completed.
+    /// Lets the answer come; returns the number of attempts that it completed.
     fn answered(&self) -> usize {
         let _ = self.answer.set("answer".to_owned());
         self.attempts.check_and_complete(&7)
     }
 
-    /// This number of attempts was reported, then this end, and nothing after it.
+    /// Checks that this number of attempts was reported, then this end, and nothing after it.
     #[track_caller]
     fn ended(&self, attempts: usize, end: &str) {
         self.answered();
@@ -55,7 +55,8 @@ impl Call {
     }
 }
 
-/// It comes after an attempt has expired, before its callback, which would park the next.
+/// The answer comes after an attempt has expired and before its callback, which would park the next
+/// one.
 #[test]
 fn an_answer_between_two_attempts_is_not_lost() {
     for passed in 1..=3 {
@@ -76,7 +77,7 @@ fn an_answer_between_two_attempts_is_not_lost() {
     never.ended(3, "expired");
 }
 
-/// An answer is for its own call, not for another of this number.
+/// An answer is for its own call, not for another call with the same number.
 #[test]
 fn a_shutdown_is_reported_before_and_during_a_wait() {
     let call = Call::over(by_hand()).start();
@@ -90,7 +91,7 @@ fn a_shutdown_is_reported_before_and_during_a_wait() {
     call.start().ended(1, "the purgatory was shut down");
 }
 
-/// Its answer has come as the shutdown refuses the attempt.
+/// The answer has come when the shutdown refuses the attempt.
 #[test]
 fn a_refused_attempt_reports_its_answer() {
     let call = Call::over(by_hand());
@@ -99,7 +100,7 @@ fn a_refused_attempt_reports_its_answer() {
     call.start().ended(1, "answer");
 }
 
-/// The close falls between the request's first check and its registration.
+/// The close comes between the request's first check and its registration.
 #[test]
 fn a_close_while_a_request_parks_cancels_it() {
     let (_timer, requests) = by_hand();
@@ -124,7 +125,8 @@ fn a_close_while_a_request_parks_cancels_it() {
     nothing_is_left(&ours.requests);
 }
 
-/// Requests begin and end while the server drains. Once it is drained, none is open or begins.
+/// Requests begin and end while the server drains. Once it is drained, no request is open or
+/// begins.
 #[test]
 fn no_request_is_open_once_it_is_drained() {
     for _ in 0..20 {

@@ -5,7 +5,7 @@ use super::{
     *,
 };
 
-/// A document that is saved.
+/// Creates a document that is saved.
 fn notes(saves: &Purgatory<&'static str>) -> Document {
     Document {
         name: "notes",
@@ -25,7 +25,7 @@ fn edits_are_saved_once_when_quiet_and_at_shutdown() {
         notes.edit(text, move |text| disk.send(text).unwrap())
     };
     for text in ["ab", "abc"] {
-        // An edit after a save parks another, one before it does not.
+        // An edit after a save parks another save; an edit before it does not.
         assert!(edit(&mut notes, "a"));
         timer.advance(2 * SECOND - MS);
         assert!(edit(&mut notes, text));
@@ -92,8 +92,8 @@ fn sessions() -> (ManualTimer, Sessions, Reports, Later) {
     (timer, sessions, reports, later)
 }
 
-/// Calls of the old connection concern its session alone, and a session that was replaced is not
-/// reported, also if it had expired before.
+/// Calls of the old connection affect only its own session, and a replaced session is not reported,
+/// even if it had expired before.
 #[test]
 fn a_member_that_joins_anew_has_one_session() {
     let (timer, sessions, reports, later) = sessions();
@@ -105,7 +105,7 @@ fn a_member_that_joins_anew_has_one_session() {
     timer.advance(30 * SECOND - MS);
     later.run();
     reported::<_, (&str, u64)>(&reports, &[]);
-    timer.advance(MS); // the second expires, and its callback waits for the executor
+    timer.advance(MS); // the second session expires, and its callback waits for the executor
     let third = sessions.join("alice").unwrap();
     later.run();
     reported::<_, (&str, u64)>(&reports, &[]);
@@ -115,7 +115,7 @@ fn a_member_that_joins_anew_has_one_session() {
     later.run();
     reported(&reports, &[("alice", third.number)]);
     let last = sessions.join("alice").unwrap();
-    drop(reports); // the receiver may go
+    drop(reports); // the receiver may be dropped
     timer.advance(30 * SECOND);
     later.run();
     assert!(!sessions.leave(last));
@@ -135,7 +135,7 @@ fn sessions_that_end_with_the_server_are_not_gone() {
     nothing_is_left(&sessions.parked);
 }
 
-/// The second join falls between the first one's steps, as its park reads the clock.
+/// The second join comes between the first one's steps, when its park reads the clock.
 #[test]
 fn a_member_that_joins_twice_at_once_has_one_session() {
     let still = ManualTimer::new().clock();
@@ -162,7 +162,7 @@ fn a_member_that_joins_twice_at_once_has_one_session() {
 }
 
 /// A check that found the balances locked would wait for its own thread. When the second balance
-/// overflows, the first account is signalled all the same, and its wait is met.
+/// overflows, the first account is still signalled, and its wait ends.
 #[test]
 fn early_return_signals_after_the_unlock() {
     for (payments, checks) in [([(1, 1), (2, 0)], 2), ([(1, 1), (2, 1)], 1)] {
