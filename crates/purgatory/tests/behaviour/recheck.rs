@@ -30,7 +30,7 @@ struct World {
     kind: Kind,
     timer: ManualTimer,
     purgatory: Waiting,
-    /// The operations for which the hook of missed events was called.
+    /// The operations that the hook of last checks was called for.
     missed: Arc<Mutex<Vec<Parked<&'static str>>>>,
 }
 

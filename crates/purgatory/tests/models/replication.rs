@@ -191,8 +191,8 @@ fn run_until<P: Protocol>(
     ran
 }
 
-/// Checks that no record is lost. It runs on, whatever the seed, until it has acknowledged a record
-/// for each 200 of the steps asked for and has answered `reads_min` reads: fewer would prove
+/// Checks that no record is lost. The run goes on, whatever the seed, until it has acknowledged a
+/// record for each 200 of the steps asked for and answered `reads_min` reads: fewer would prove
 /// little.
 fn holds<P: Protocol>(name: &str, reads_min: u64) {
     let seed = number("MODEL_SEED").unwrap_or(0);

@@ -28,7 +28,7 @@ fn a_pool_that_becomes_smaller_closes_connections() {
     assert_nothing_waits(&pool.permits.waits());
 }
 
-/// The client that the first call grants a permit resizes the pool, too.
+/// The first resize grants a client its permit, and that client's waker resizes the pool, too.
 #[test]
 fn a_pool_resized_by_two_keeps_to_its_limit() {
     let pool = Pool::new(Permits::on(&ManualTimer::new(), "connections", 1).unwrap());

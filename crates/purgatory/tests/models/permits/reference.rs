@@ -274,7 +274,7 @@ impl Reference {
         self.serve();
     }
 
-    /// Makes this many permits free. Permits held beyond the limit of its own are lent.
+    /// Makes this many permits free. Permits that are held beyond `own` are lent.
     pub(super) fn refill(&mut self, free: u64) {
         let present = self.lines[0].taken + free;
         let limit = present.max(self.own.max(0) as u64);

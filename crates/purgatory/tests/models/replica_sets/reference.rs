@@ -82,7 +82,7 @@ impl Group {
         self.members.iter().map(|of| of.1).max().unwrap_or(0)
     }
 
-    /// Forgets lags that are over. A value that no member has any more is lacked by none.
+    /// Forgets lags that are over: no member lags behind a value that no member has any more.
     fn forget_who_caught_up(&mut self) {
         let highest = self.highest();
         for lag in &mut self.lags {

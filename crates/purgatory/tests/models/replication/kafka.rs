@@ -1,9 +1,9 @@
 //! Kafka's replication. A controller knows the epoch, its leader, and the replicas that are in
 //! sync; it elects a leader from these. Replicas that leave a set which is then too small stay
 //! *eligible*: the controller elects one of them if no replica in sync is up (KIP-966). A
-//! follower's fetch tells how far it has come. It gets in sync once it has caught up, and the
-//! leader has a follower taken out that lags: it proposes each change to the controller, by the
-//! guide's recipe, over the same network.
+//! follower's fetch tells how far it has come. A follower gets in sync once it has caught up, and
+//! is taken out if it lags: the leader proposes each change to the controller, by the guide's
+//! recipe, over the same network.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -200,8 +200,8 @@ impl Cluster {
         replicas.iter().copied().filter(is_up).collect()
     }
 
-    /// Elects a leader from the replicas in sync that are up. Otherwise it elects an eligible
-    /// replica, which then is the only one in sync.
+    /// Elects a leader from the replicas in sync that are up; if none is, an eligible replica,
+    /// which is then the only one in sync.
     fn elect(&mut self) {
         let before = self.controller.in_sync.replicas.clone();
         let mut candidates = self.are_up(&before);

@@ -1,7 +1,8 @@
-//! Raft. A majority elects a leader; each node votes once in a term, and not for a log that lacks
-//! records of its own. A record is acknowledged once a majority has it and a record of the leader's
-//! own term, which may be the same one or a later one. A leader reads by the guide's recipe: a
-//! record that was acknowledged before a read came is in the state machine when the read ends.
+//! Raft. A majority elects a leader; each node votes once in a term, and not for a candidate whose
+//! log lacks records of its own. A record is acknowledged once a majority has it and a record of
+//! the leader's own term, which may be the same one or a later one. A leader reads by the guide's
+//! recipe: a record that was acknowledged before a read came is in the state machine when the read
+//! ends.
 
 mod joint;
 mod reads;
@@ -116,7 +117,7 @@ pub(super) struct Cluster {
     reads: usize,
     /// The number of steps with trouble for each 960 others.
     unrest: u16,
-    /// Of 8 steps that may produce a record, the number that do.
+    /// Of 8 steps that may produce a record, the number that do, on average.
     eager: u8,
     next_id: u64,
     random: Rng,

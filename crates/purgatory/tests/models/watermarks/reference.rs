@@ -18,8 +18,7 @@ struct Part {
     wants: Wants,
     deadline_ms: u64,
     is_waiting: bool,
-    /// Whether its wait knows of it. Until a park is over, with all ends that follow from it, it
-    /// does not.
+    /// Whether its wait knows of it: from when the park is over, with all ends that it causes.
     is_known: bool,
 }
 

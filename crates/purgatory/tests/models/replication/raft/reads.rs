@@ -103,8 +103,8 @@ async fn read(
 }
 
 impl Cluster {
-    /// Lets a client read from a server that takes itself for the leader, or does the work that
-    /// reads need.
+    /// Begins a read at a server that takes itself for the leader, or does work that reads wait
+    /// for.
     pub(super) fn read(&mut self) {
         let node = self.random_reads.usize(..NODES);
         let Server { role, reads, .. } = &mut self.servers[node];
