@@ -351,7 +351,7 @@ impl<'a> Records<'a> {
     }
 }
 
-/// Checks that the unit is the one that the metric's name ends in.
+/// Checks that the unit fits the ending of the metric's name.
 #[cfg(feature = "metrics")]
 fn assert_unit(name: &KeyName, unit: Option<Unit>) {
     let expected = match name.as_str().ends_with("_seconds") {

@@ -143,7 +143,7 @@ pub enum Act {
     DropHandle,
 }
 
-/// What a step does with an operation that it has taken out.
+/// The fate of an operation that a step has taken out.
 #[derive(Clone, Copy, Debug)]
 pub enum Then {
     Drop,
