@@ -167,10 +167,10 @@ thread_local! {
 /// A key whose hash runs this thread's act.
 fn acts(number: u32) -> Hooked {
     Hooked::new(number, |at| {
-        if at == At::Hash
-            && let Some(act) = AT_HASH.take()
-        {
-            act();
+        if at == At::Hash {
+            if let Some(act) = AT_HASH.take() {
+                act();
+            }
         }
     })
 }

@@ -495,12 +495,12 @@ fn permit_against_event() {
                     .purgatory
                     .try_complete_else_watch(setup.op(&[1]), &[1], MS)
             };
-            assert!(park().is_ok(), "the permit came back");
+            assert!(park().is_ok(), "the place came back");
             let refused = park().err().map(|refused| refused.reason);
             assert_eq!(
                 refused,
                 Some(WaitError::Full { limit: 1 }),
-                "the permit came back twice"
+                "the place came back twice"
             );
         });
     }
