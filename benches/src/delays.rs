@@ -65,7 +65,7 @@ impl<Q: Queue> Delays<Q> {
             earlier: Condvar::new(),
             clock,
         });
-        // The thread calls `act` without the lock; it ends once closed and empty.
+        // The thread calls `act` without the lock. It ends once the queue is closed and empty.
         let runs = shared.clone();
         let thread = Builder::new().name("delays".into()).spawn(move || {
             let mut batch = Vec::with_capacity(BATCH);
@@ -101,18 +101,18 @@ impl<Q: Queue> Delays<Q> {
 }
 
 impl<Q: Queue> Shared<Q> {
-    /// Blocks until items are due and moves them to `batch`. False once closed and empty.
+    /// Blocks until items are due and moves them to `batch`. Returns false once closed and empty.
     fn next(&self, batch: &mut Vec<Q::Item>) -> bool {
         let mut state = self.state.lock();
         loop {
-            // Take what is due.
+            // Take the due items.
             let now_ns = self.clock.now_ns();
             let mut next = state.queue.next_due();
             while batch.len() < BATCH && next.is_some_and(|due_ns| due_ns <= now_ns) {
                 batch.extend(state.queue.pop());
                 next = state.queue.next_due();
             }
-            // Hand it over, or sleep until the next deadline, an earlier one, or the end.
+            // Hand them over, or sleep until the next deadline, an earlier one, or the end.
             match next {
                 _ if !batch.is_empty() => return true,
                 Some(due_ns) => {

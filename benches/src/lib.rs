@@ -4,7 +4,7 @@ pub mod delays;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Returns the median; with an even number of values, the mean of the middle two.
+/// Returns the median, or for an even number of values the mean of the middle two.
 ///
 /// # Panics
 /// When there is no value.
@@ -67,8 +67,8 @@ pub fn number(value: f64) -> String {
 
 /// The programs in the pages, run with the tests.
 ///
-/// They are tested here, because this package is no default member of the workspace and may depend
-/// on anything (one page needs an exporter), and the crates are packaged without the pages.
+/// They are tested here because this package is not a default member of the workspace and may
+/// depend on anything (one page needs an exporter), and the crates are packaged without the pages.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../README.md")]

@@ -1,11 +1,11 @@
 //! The best callbacks under keys that we could write by hand: one lock over a map of requests by
-//! key. A signal takes the requests of its key that are ready off the map, and calls them back with
-//! nothing locked.
+//! key. A signal removes the ready requests of its key from the map, and calls them back without
+//! the lock.
 //!
-//! Their limits: all threads share one lock, so two of them contend, and conditions are checked
-//! under it: a check must be short and may not call back into the map. With a sweep a request ends up
+//! Their limits: all threads share one lock, so two of them contend. Conditions are checked under
+//! it, so a check must be short and may not call back into the map. With a sweep, a request ends up
 //! to 100 ms late, and each sweep walks the whole map with the lock held. There is no bound, no
-//! shutdown and no count, and a panic of a callback loses those after it.
+//! shutdown and no count, and a callback that panics loses the requests after it.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -26,7 +26,7 @@ use crate::{
     waits::Waits,
 };
 
-/// Requests by key. Inlined, wherever the compiler puts the rows.
+/// Requests by key. Its methods are inlined, in whichever codegen unit the compiler puts the rows.
 pub(crate) struct Callbacks(Arc<Mutex<Map>>);
 
 #[derive(Default)]
@@ -49,7 +49,7 @@ struct Parked {
 type Ended = SmallVec<[Parked; 1]>;
 
 impl Map {
-    /// Takes the requests of a key off its list of which `is_over` is true.
+    /// Removes from a key's list the requests for which `is_over` is true, and returns them.
     #[inline]
     fn take_if(&mut self, key: u64, is_over: impl Fn(&Parked) -> bool) -> Ended {
         let mut ended = Ended::new();
@@ -69,7 +69,7 @@ impl Map {
         ended
     }
 
-    /// Takes the requests of a key off all their lists of which `is_over` is true.
+    /// Removes the requests of a key for which `is_over` is true from all their lists.
     #[inline]
     fn end_if(&mut self, key: u64, is_over: impl Fn(&Parked) -> bool) -> Ended {
         let ended = self.take_if(key, is_over);
@@ -103,7 +103,7 @@ impl Waits for Callbacks {
     fn park<const K: usize>(&self, keys: [u64; K], limit: Duration, request: Request) -> impl Wait {
         let deadline = Instant::now() + limit;
         let mut map = self.0.lock();
-        // Under the lock no signal comes between the check and the list.
+        // Checked under the lock, so that no signal comes between the check and the listing.
         if request.is_ready() {
             drop(map);
             request.end(true);
@@ -112,7 +112,7 @@ impl Waits for Callbacks {
         map.number += 1;
         let number = map.number;
         for (at, key) in keys.iter().enumerate() {
-            // A key that is named twice lists it once.
+            // A key that is named twice lists the request once.
             if !keys[..at].contains(key) {
                 map.lists.entry(*key).or_default().push(Parked {
                     number,
@@ -131,7 +131,7 @@ impl Waits for Callbacks {
             .0
             .lock()
             .end_if(key, |parked| parked.request.is_ready());
-        // Without the lock.
+        // Call back without the lock.
         for parked in ended {
             parked.request.end(true);
         }
@@ -152,7 +152,7 @@ fn expire(map: &Mutex<Map>, now: Instant) {
         ended.extend(map.end_if(key, |parked| parked.deadline <= now));
     }
     drop(map);
-    // Without the lock.
+    // Call back without the lock.
     for parked in ended {
         parked.request.end(false);
     }

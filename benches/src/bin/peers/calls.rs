@@ -3,8 +3,8 @@
 //! would move between processors.
 //!
 //! A call is marked by a store to a byte that belongs to its kind. Everything runs on one thread;
-//! the script says on which processor a call runs. As many calls precede the first mark, so that
-//! pages and tables have their size.
+//! the script chooses the processor of each call. As many unmarked calls run first, so that pages
+//! and tables have grown to their size.
 
 use std::{
     cell::Cell,
@@ -27,17 +27,17 @@ use timer_core::ManualTimer;
 const PARKED: usize = 512;
 /// The number of operations that expire at once.
 const BURST: u64 = 512;
-/// The number of keys, which are used in turn: with fewer operations parked, each has one waiter at
-/// most.
+/// The number of keys, used in turn. Fewer operations are parked, so a key has one waiter at most.
 const KEYS: u64 = 2048;
 const MINUTE: Duration = Duration::from_secs(60);
-/// On a timer with a thread nothing expires while valgrind runs.
+/// The timeout on a timer with a thread, long enough that nothing expires while valgrind runs.
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// The bytes of the marks, and all else that the calls touch of this program: no part of a call.
+/// The bytes of the marks, and everything else of this program that a call touches. None of it
+/// counts as part of a call.
 #[repr(align(128))]
 struct Bench {
-    /// One for each kind of call; the first ends a call.
+    /// One mark for each kind of call; the first marks a call's end.
     marks: [AtomicU8; 64],
     ready: AtomicU64,
     ended: AtomicU64,
@@ -50,14 +50,14 @@ static BENCH: Bench = Bench {
 };
 
 thread_local! {
-    /// Its address tells where thread-locals are.
+    /// Its address tells the script where thread-locals are.
     static LOCAL: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The kinds of calls: the script knows them by their place.
+/// The kinds of calls. The script knows them by their position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Not counted, but made on some processor.
+    /// A call that is not counted, but is made on some processor.
     Other = 1,
     Park,
     Event,
@@ -67,7 +67,7 @@ enum Kind {
     Take,
     Cancel,
     Expire,
-    /// With three keys; the event is of any of them.
+    /// A park under three keys; the event signals any of them.
     ParkThree,
     EventThree,
 }
@@ -85,7 +85,7 @@ impl DelayedOperation for Op {
     }
 }
 
-/// The marked calls, in order: each with its key.
+/// The marked calls in order, each with its key.
 struct Calls {
     made: Vec<(Kind, u64)>,
     marking: bool,
@@ -104,7 +104,7 @@ impl Calls {
         result
     }
 
-    /// Parks an operation under its keys, which is not ready.
+    /// Parks an operation that is not ready under its keys.
     fn park(
         &mut self,
         kind: Kind,
@@ -119,16 +119,16 @@ impl Calls {
     }
 }
 
-/// Three keys that no other parked operation has.
+/// Returns three keys that no other parked operation has.
 fn three_keys(number: u64) -> [u64; 3] {
     [0, 1, 2].map(|of| of * KEYS + number % KEYS)
 }
 
-/// The purgatories, on timers of their own. Only an advance of the last is a call, in which the
-/// others take no part.
+/// The purgatories. `expires` has a timer of its own, so that the call that advances its time
+/// visits no other shards.
 struct World {
     events: Purgatory<u64, Op>,
-    /// On a timer with a thread, as servers have, which is idle.
+    /// On a timer with an idle thread, as in a server.
     three: Purgatory<u64, Op>,
     cancels: Purgatory<u64, Op>,
     advances: Watermarks<u64>,
@@ -141,7 +141,7 @@ struct World {
 
 impl World {
     fn new() -> Result<Self> {
-        // As many shards as two processors have.
+        // As many shards as on two processors.
         let still = ManualTimer::new();
         let timer = ManualTimer::new();
         let purgatory = |timer: &ManualTimer| Purgatory::builder("lines").timer(timer).shards(128);
@@ -160,7 +160,7 @@ impl World {
         })
     }
 
-    /// Parks one and completes the oldest, in each of the ways.
+    /// Parks an operation in each purgatory, and ends the oldest in each of the ways.
     fn step(&mut self, number: u64, calls: &mut Calls) -> Result<()> {
         let key = number % KEYS;
         let oldest = number.checked_sub(PARKED as u64);
@@ -200,7 +200,7 @@ impl World {
         self.reply(number, oldest, calls)
     }
 
-    /// Parks one under three keys, and completes the oldest by an event of one of them.
+    /// Parks an operation under three keys, and completes the oldest by an event of one of them.
     fn three_keys(&self, number: u64, oldest: Option<u64>, calls: &mut Calls) -> Result<()> {
         let keys = three_keys(number);
         calls.park(Kind::ParkThree, &self.three, number, &keys, DAY)?;
@@ -208,7 +208,7 @@ impl World {
             return Ok(());
         };
         BENCH.ready.store(oldest, Relaxed);
-        let signalled = three_keys(oldest)[(oldest % 3) as usize]; // each has its turn
+        let signalled = three_keys(oldest)[(oldest % 3) as usize]; // each key has its turn
         let completed = calls.make(Kind::EventThree, oldest % KEYS, || {
             self.three.check_and_complete(&signalled)
         });
@@ -216,7 +216,7 @@ impl World {
         Ok(())
     }
 
-    /// Expects a reply, and delivers and takes the oldest.
+    /// Expects a reply, then delivers and takes the oldest.
     fn reply(&mut self, number: u64, oldest: Option<u64>, calls: &mut Calls) -> Result<()> {
         let mut context = Context::from_waker(Waker::noop());
         let reply = calls.make(Kind::Expect, number % KEYS, || {
@@ -247,7 +247,7 @@ impl World {
         Ok(())
     }
 
-    /// Parks a burst, and advances the time until all of it has expired.
+    /// Parks a burst of operations, and advances the time until all have expired.
     fn expire(&self, first: u64, calls: &mut Calls) -> Result<()> {
         for number in first..first + BURST {
             let soon = Duration::from_millis(5);
@@ -263,7 +263,7 @@ impl World {
     }
 }
 
-/// Makes `count` calls of each kind, and says where things are and which calls were made.
+/// Makes `count` calls of each kind; prints the places in memory, and the calls that were made.
 #[expect(clippy::print_stdout, reason = "the script reads it")]
 pub(crate) fn make(count: u64) -> Result<()> {
     let mut world = World::new()?;
@@ -272,7 +272,7 @@ pub(crate) fn make(count: u64) -> Result<()> {
         marking: false,
     };
 
-    // The script wants to know where things are.
+    // Print the places in memory that the script asks for.
     let executable = env::current_exe()?;
     let maps = fs::read_to_string("/proc/self/maps")?;
     let of_this = |line: &&str| line.ends_with(&*executable.to_string_lossy());

@@ -29,7 +29,7 @@ pub(crate) trait Peer: Sized + Send + Sync + 'static {
     fn remaining(&self) -> usize;
 }
 
-/// A contender whose requests are awaited, beside itself, in which they are called back.
+/// A contender whose requests are awaited; in `P` itself, they are called back.
 pub(crate) struct Awaited<P>(pub(crate) P);
 
 impl<P: Peer> Peer for Awaited<P> {
@@ -44,7 +44,7 @@ impl<P: Peer> Peer for Awaited<P> {
     }
 }
 
-/// Lists the contenders of a row: the row's generic function for each of the types.
+/// Lists the contenders of a row: applies the row's generic function to each of the types.
 macro_rules! contenders {
     ($measure:ident, $kind:path: $($peer:ty),+ $(,)?) => {
         vec![$($crate::contender::Contender::new(<$peer as $kind>::NAME, $measure::<$peer>)),+]

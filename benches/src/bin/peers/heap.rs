@@ -1,10 +1,10 @@
-//! Counts of the heap, with `--features count-allocations` alone: the allocator that counts takes
-//! some hundred instructions for each allocation, which are no contender's.
+//! Counts of the heap, only with `--features count-allocations`: the counting allocator adds some
+//! hundred instructions to each allocation, which would be charged to the contenders.
 
 /// Whether allocations are counted.
 pub(crate) const IS_COUNTED: bool = cfg!(feature = "count-allocations");
 
-/// What a thread has allocated.
+/// The memory that a thread has allocated.
 #[derive(Default)]
 pub(crate) struct Counted {
     /// The bytes that are still in use.
@@ -12,7 +12,7 @@ pub(crate) struct Counted {
     pub(crate) allocations: f64,
 }
 
-/// Runs `work`; returns what it allocated on this thread, zeros if that is not counted.
+/// Runs `work`; returns its allocations on this thread, or zeros if they are not counted.
 pub(crate) fn counted(work: impl FnOnce()) -> Counted {
     #[cfg(feature = "count-allocations")]
     {

@@ -6,8 +6,8 @@
 //!
 //! Less is better everywhere. Each measure is printed with its spread as soon as it is made; the
 //! medians follow at the end, as the Markdown tables of `docs/BENCHMARKS.md`. Every loop counts how
-//! its timers and requests ended, and a wrong count ends the run. Rows of bytes and allocations want
-//! `--features count-allocations`, whose allocator costs every row.
+//! its timers and requests ended, and a wrong count ends the run. Rows of bytes and allocations
+//! need `--features count-allocations`, whose allocator slows every row.
 //!
 //! `benches/instructions.py` counts the instructions of an operation with `--operations`, and
 //! `benches/lines.py` the cache lines of a call with `--calls`. With `--features tracing` the
@@ -75,14 +75,15 @@ struct Args {
 }
 
 impl Args {
-    /// Whether a pattern names the row, or one of its measures, whose names begin with the row's.
+    /// Returns whether a pattern names the row or one of its measures, whose names begin with the
+    /// row's.
     fn wants(&self, row: &str) -> bool {
         let named = |pattern: &String| row.contains(pattern) || pattern.starts_with(row);
         self.only.is_empty() || self.only.iter().any(named)
     }
 
     fn sizes(&self) -> Sizes {
-        // A mode, with what was given in its place.
+        // Take the mode's sizes, except those that were given.
         let sizes = match (self.smoke, self.quick) {
             (true, _) => Sizes::SMOKE,
             (false, true) => Sizes::QUICK,

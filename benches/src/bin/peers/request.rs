@@ -25,7 +25,7 @@ pub(crate) struct Progress {
     vain_checks: AtomicU64,
     completed: AtomicU64,
     given_up: AtomicU64,
-    /// Records requests that are given up. The number that such a request requires is its deadline.
+    /// Records requests that are given up. For these, `required` is the deadline.
     late: Option<&'static Sink>,
 }
 
@@ -38,7 +38,8 @@ impl Request {
         }
     }
 
-    /// Checks the condition. Checks in vain are counted, exactly while one thread checks.
+    /// Checks the condition, and counts the check if it is in vain. The count is exact as long as
+    /// one thread checks.
     pub(crate) fn is_ready(&self) -> bool {
         let ready = self.progress.reached.load(Ordering::Acquire) >= self.required;
         if !ready {
@@ -68,12 +69,12 @@ impl Request {
 }
 
 impl Progress {
-    /// Creates a progress that is never freed, as requests of all contenders refer to it.
+    /// Creates a progress that is never freed, since requests of all contenders refer to it.
     pub(crate) fn leaked() -> &'static Progress {
         Box::leak(Box::default())
     }
 
-    /// Creates a progress for requests that nothing completes; `sink` records each that is given
+    /// Creates a progress for requests that are never completed; `sink` records each that is given
     /// up.
     pub(crate) fn recording(sink: &'static Sink) -> &'static Progress {
         Box::leak(Box::new(Progress {
@@ -82,12 +83,12 @@ impl Progress {
         }))
     }
 
-    /// Makes all requests ready that require at most `number`. Signal their keys afterwards.
+    /// Makes ready all requests that require at most `number`. Signal their keys afterwards.
     pub(crate) fn reach(&self, number: u64) {
         self.reached.store(number, Ordering::Release);
     }
 
-    /// Returns how often a request was checked that was not ready.
+    /// Returns how often a request was checked that was not ready yet.
     pub(crate) fn vain_checks(&self) -> u64 {
         self.vain_checks.load(Ordering::Relaxed)
     }

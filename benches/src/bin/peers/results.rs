@@ -13,7 +13,7 @@ pub(crate) struct Results {
     pub(crate) measures: Vec<Measure>,
 }
 
-/// One thing measured of several contenders. Less is better.
+/// One measure of several contenders. Less is better.
 #[derive(Debug)]
 pub(crate) struct Measure {
     pub(crate) id: String,
@@ -31,7 +31,7 @@ pub(crate) struct Entry {
 impl Results {
     /// Returns the measure `id`; creates it the first time.
     pub(crate) fn measure(&mut self, id: &str, unit: &'static str) -> &mut Measure {
-        // In order of their first values.
+        // Measures are in the order of their first values.
         if let Some(at) = self.measures.iter().position(|measure| measure.id == id) {
             return &mut self.measures[at];
         }
@@ -51,7 +51,7 @@ impl Results {
             if printed.contains(&names) {
                 continue;
             }
-            // The first measure of its contenders brings all of theirs along.
+            // The first measure with these contenders prints all the others that have the same.
             let same = self.measures.iter().filter(|other| other.names() == names);
             let rows: Vec<_> = same.map(Measure::row).collect();
             let head: Vec<_> = ["row", "unit"].into_iter().chain(names.clone()).collect();
@@ -104,7 +104,7 @@ impl Measure {
         text
     }
 
-    /// Formats the measure as cells of a table; the best median is bold.
+    /// Formats the measure as the cells of a table row; the best median is bold.
     fn row(&self) -> Vec<String> {
         let medians: Vec<_> = self.entries.iter().map(Entry::median).collect();
         // A single contender is not the best of anything.
@@ -123,7 +123,7 @@ impl Entry {
         median(&self.values)
     }
 
-    /// Returns the least and the greatest value.
+    /// Returns the smallest and the largest value.
     fn range(&self) -> (f64, f64) {
         let mut sorted = self.values.clone();
         sorted.sort_by(f64::total_cmp);
@@ -131,7 +131,7 @@ impl Entry {
     }
 }
 
-/// Formats the ratio; `-` when theirs is 0, or negative because it was early.
+/// Formats the ratio; `-` when `theirs` is 0, or negative, as for a timer that fired early.
 fn ratio(ours: f64, theirs: f64) -> String {
     if theirs <= 0.0 {
         "-".into()

@@ -1,6 +1,6 @@
 //! A sink counts the timers that fire and records how late, or early, each of them is.
 //!
-//! Recording costs the thread on which they fire a clock read, a lock and a histogram.
+//! Recording costs the thread on which timers fire a clock read, a lock and a histogram.
 
 use std::{
     sync::{
@@ -38,10 +38,10 @@ pub(crate) struct Lateness {
 }
 
 impl Sink {
-    /// Creates a sink that expects `expected` timers to fire. It is never freed, as timers of all
-    /// kinds refer to it.
+    /// Creates a sink that expects `expected` timers to fire. It is never freed, since timers of
+    /// all kinds refer to it.
     pub(crate) fn leaked(expected: u64) -> &'static Sink {
-        // One for each round: some hundred bytes, and a histogram.
+        // A round leaks one: some hundred bytes, and a histogram.
         Box::leak(Box::new(Sink {
             clock: SystemClock::new(),
             expected,
@@ -55,14 +55,14 @@ impl Sink {
         }))
     }
 
-    /// Records that a timer has fired that was due at `due_ns`.
+    /// Records that a timer with the deadline `due_ns` has fired.
     pub(crate) fn fired(&self, due_ns: u64) {
         let now = self.clock.now_ns();
         let mut lateness = self.lateness.lock();
         lateness.early += u64::from(now < due_ns);
         lateness.ns.saturating_record(now.saturating_sub(due_ns));
         drop(lateness);
-        // The last one wakes the thread that waits.
+        // The last timer wakes the waiting thread.
         let before = self.fired.fetch_add(1, Relaxed);
         if before + 1 == self.expected {
             *self.done.lock() = true;
@@ -70,8 +70,8 @@ impl Sink {
         }
     }
 
-    /// Waits until the expected number has fired, and returns the process's processor time
-    /// meanwhile, in nanoseconds. `None` when that takes longer than a minute.
+    /// Waits until the expected number of timers have fired; returns the process's processor time
+    /// meanwhile, in nanoseconds. Returns `None` after a minute.
     pub(crate) fn wait(&self) -> Option<u64> {
         let before_ns = process_cpu_ns();
         // A lost timer must not block the run.

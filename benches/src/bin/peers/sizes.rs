@@ -1,8 +1,9 @@
-//! Amounts of work: a full run, a quick one, and as little as shows that it runs.
+//! Amounts of work: a full run, a quick one, and the smallest that shows that every row runs.
 
 use std::time::Duration;
 
-/// The sizes of one run. `1m` and `100k` in the measures' names are these two, whatever their size.
+/// The sizes of one run. `1m` and `100k` in measures' names are `one_m` and `hundred_k`, whatever
+/// their values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     pub(crate) rounds: usize,
@@ -10,12 +11,12 @@ pub(crate) struct Sizes {
     pub(crate) operations: usize,
     pub(crate) hundred_k: usize,
     pub(crate) one_m: usize,
-    /// The time over which `one_m` timers fall due. It is also the lead of the first timer while the
-    /// others are scheduled, doubled if it is too short.
+    /// The time over which `one_m` timers fall due. It is also the lead before the first timer, in
+    /// which all are scheduled, doubled while it is too short.
     pub(crate) window: Duration,
     /// Requests that wait under the hot key.
     pub(crate) hot: usize,
-    /// The least time that is observed: four scrapes come meanwhile.
+    /// The shortest time that is observed, with four scrapes meanwhile.
     pub(crate) observed: Duration,
 }
 

@@ -1,10 +1,10 @@
-//! A sweep: the hand-written way to end what has waited too long, without a timer for each.
+//! A sweep: the hand-written way to end waits at their timeouts without a timer for each.
 
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::{MissedTickBehavior, interval};
 
-/// The time between two sweeps: what has waited too long ends up to this much late.
+/// The time between two sweeps. A wait ends up to this much late.
 const EACH: Duration = Duration::from_millis(100);
 
 /// Starts a task of the current runtime that calls `sweep` again and again, until `of` is dropped.

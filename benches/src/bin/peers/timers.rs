@@ -29,8 +29,8 @@ use crate::{
 
 /// A timer that any thread may use.
 ///
-/// `schedule` starts a timeout that will be cancelled; a timer of `schedule_firing` also records in
-/// the sink that it fires, with its deadline. Both return what `cancel` needs.
+/// `schedule` starts a timeout that will be cancelled. A timer of `schedule_firing` also records in
+/// the sink that it has fired, with its deadline. Both return the argument of `cancel`.
 pub(crate) trait Timer: Sized + Send + Sync + 'static {
     /// The name in the output.
     const NAME: &'static str = OURS;
@@ -49,7 +49,7 @@ pub(crate) trait Timer: Sized + Send + Sync + 'static {
 
     fn schedule_firing(local: &mut Self::Local<'_>, delay: Duration, due_ns: u64) -> Self::Handle;
 
-    /// Cancels; true when the timer was pending, as far as the peer can tell.
+    /// Cancels a timer; true if it was pending, as far as the peer can tell.
     fn cancel(local: &mut Self::Local<'_>, handle: Self::Handle) -> bool;
 
     /// Starts a timeout and cancels it.
@@ -58,7 +58,7 @@ pub(crate) trait Timer: Sized + Send + Sync + 'static {
         Self::cancel(local, black_box(handle))
     }
 
-    /// Replaces a pending timer by a new one.
+    /// Replaces a pending timer with a new one.
     fn replace(local: &mut Self::Local<'_>, place: &mut Self::Handle, delay: Duration) -> bool {
         let old = std::mem::replace(place, Self::schedule(local, delay));
         Self::cancel(local, old)
@@ -125,7 +125,7 @@ pub(crate) struct TokioSleep {
     sink: &'static Sink,
 }
 
-/// Polls a sleep for the first time, which registers it. A sleep that is over already fires here.
+/// Polls a sleep for the first time, which registers it. A sleep whose time is over fires here.
 fn register(sleep: Pin<&mut Sleep>, waker: &Waker) {
     if sleep.poll(&mut Context::from_waker(waker)).is_ready() {
         waker.wake_by_ref();
@@ -168,13 +168,13 @@ impl Timer for TokioSleep {
 
     /// Keeps the sleep on the stack, as in `select!` or `timeout`.
     fn schedule_cancel(_: &mut Self::Local<'_>, delay: Duration) -> bool {
-        // Dropping it at the end cancels it.
+        // Dropping it at the end of the function cancels it.
         let mut handle = pin!(sleep(delay));
         register(handle.as_mut(), Waker::noop());
         !handle.is_elapsed()
     }
 
-    /// Reuses the box.
+    /// Reuses the box of the old sleep.
     fn replace(_: &mut Self::Local<'_>, place: &mut Self::Handle, delay: Duration) -> bool {
         let pending = !place.is_elapsed();
         place.set(sleep(delay));
@@ -201,8 +201,8 @@ impl Timer for QueueTask {
         let polled = queue.clone();
         runtime.spawn(async move {
             loop {
-                // The lock is released while a task waits. An empty queue keeps the waker, and
-                // wakes it when something is inserted.
+                // The lock is released while the task waits. An empty queue keeps the waker, and
+                // wakes it on the next insertion.
                 let next = poll_fn(|context| match polled.lock().poll_expired(context) {
                     Poll::Ready(Some(expired)) => Poll::Ready(expired.into_inner()),
                     Poll::Ready(None) | Poll::Pending => Poll::Pending,
@@ -263,7 +263,7 @@ impl Timer for QueueThread {
     type Local<'a> = &'a Self;
 
     fn start(sink: &'static Sink) -> anyhow::Result<Self> {
-        // The lock is free here.
+        // The lock is not held here.
         let fire = |due: Drain<'_, u64>| {
             for due_ns in due {
                 sink.fired(due_ns);

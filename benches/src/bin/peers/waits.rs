@@ -1,9 +1,9 @@
 //! Ways to wait under keys, each used as its own documentation advises, behind [`Waits`].
 //!
-//! Ours comes in two forms: a *callback* is called by the thread that signals the key, a *future*
-//! is awaited. No contender keeps anything of a request that was completed or timed out. The peers'
-//! maps hash with foldhash, which favours them; a `DashMap` has its default number of shards. The
-//! cheapest peers, in [`wakers`](crate::wakers), have one lock.
+//! Ours comes in two forms: a *callback*, called by the thread that signals the key, and a *future*
+//! that is awaited. No contender keeps any part of a request that was completed or timed out. The
+//! peers' maps hash with foldhash, which favours them; a `DashMap` has its default number of
+//! shards. The cheapest peers, in [`wakers`](crate::wakers), have one lock.
 //!
 //! To add a peer, add its type to [`waits`].
 
@@ -21,14 +21,14 @@ use crate::{
 
 /// A contender in which requests wait under keys until a signal finds them ready.
 pub(crate) trait Waits: Peer {
-    /// The number of times that a signal checks a request that is not ready.
+    /// The number of checks that a signal makes of a request that is not ready.
     const VAIN_CHECKS: u64 = 1;
-    /// Whether requests end in callbacks, so that no future is pending.
+    /// Whether requests end in callbacks, so that no future stays pending.
     const CALLS_BACK: bool = false;
 
-    /// Parks a request that is not ready. It waits once the future was polled, and [`Request::end`]
-    /// is called before the future ends. In the callback form the future is ready as soon as the
-    /// request waits.
+    /// Parks a request that is not ready. In the future form it waits once the future was polled,
+    /// and [`Request::end`] is called before the future ends. In the callback form the future is
+    /// ready as soon as the request waits.
     fn park<const K: usize>(&self, keys: [u64; K], limit: Duration, request: Request) -> impl Wait;
 
     /// Signals `key`: the condition of requests under it may have become true.
@@ -45,7 +45,7 @@ impl DelayedOperation for Request {
     }
 }
 
-/// Also the contender in which produces wait.
+/// Both forms of ours, callbacks and futures.
 impl<O: DelayedOperation + Send> Peer for Purgatory<u64, O> {
     fn start() -> anyhow::Result<Self> {
         Ok(Purgatory::new("ours")?)
@@ -88,7 +88,7 @@ impl Waits for Purgatory<u64, BoxedOperation> {
 #[derive(Default)]
 pub(crate) struct Oneshots(DashMap<u64, Vec<oneshot::Sender<()>>, RandomState>);
 
-/// A place on the list of each key.
+/// A task's entries on the lists of its keys.
 struct Registered<'a, const K: usize> {
     waits: &'a Oneshots,
     places: [(u64, oneshot::Receiver<()>); K],
@@ -98,7 +98,7 @@ impl<const K: usize> Registered<'_, K> {
     /// Waits until any of the keys is signalled.
     async fn signalled(&mut self) {
         poll_fn(|context| {
-            // The first that is ready ends the wait; the others registered the waker.
+            // The first ready receiver ends the wait; the others have registered the waker.
             let mut places = self.places.iter_mut();
             let signalled = places.any(|(_, signal)| Pin::new(signal).poll(context).is_ready());
             if signalled {
@@ -118,7 +118,7 @@ impl<const K: usize> Drop for Registered<'_, K> {
                 continue; // the signal took the list off the map
             }
             signal.close();
-            // The key goes with its last sender.
+            // A key is removed with its last sender.
             self.waits.0.remove_if_mut(key, |_, senders| {
                 senders.retain(|sender| !sender.is_closed());
                 senders.is_empty()
@@ -177,7 +177,7 @@ impl Waits for Oneshots {
             return;
         };
         for sender in senders {
-            // A receiver that is gone has nothing to hear.
+            // A receiver that has been dropped needs no signal.
             _ = sender.send(());
         }
     }

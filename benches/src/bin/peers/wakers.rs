@@ -60,7 +60,7 @@ impl<D> Default for Wakers<D> {
 }
 
 impl<D> Map<D> {
-    /// Takes a place off the list of a key, unless a signal has taken the list.
+    /// Removes a place from the list of a key, unless a signal has taken the list.
     fn take(&mut self, key: u64, number: u64) -> Option<Waiting<D>> {
         let Entry::Occupied(mut list) = self.lists.entry(key) else {
             return None;
@@ -88,7 +88,7 @@ impl<D> Wakers<D> {
     /// Wakes all tasks of a key.
     fn wake(&self, key: u64) {
         let woken = self.0.lock().lists.remove(&key);
-        // Without the lock.
+        // Wake without the lock.
         for place in woken.into_iter().flatten() {
             place.waker.wake();
         }
@@ -96,7 +96,7 @@ impl<D> Wakers<D> {
 }
 
 impl<D: Copy, const K: usize> Place<'_, D, K> {
-    /// Ready when the request is; otherwise the next signal of a key wakes the task.
+    /// Ready when the request is; otherwise the next signal of one of its keys wakes the task.
     fn poll(&mut self, request: Request, context: &Context<'_>) -> Poll<()> {
         if request.is_ready() {
             return Poll::Ready(());
@@ -109,7 +109,7 @@ impl<D: Copy, const K: usize> Place<'_, D, K> {
         Poll::Pending
     }
 
-    /// Registers anew, in one lock hold.
+    /// Registers anew, under one lock hold.
     fn register(&mut self, waker: &Waker) {
         // A waker's drop may run other code, so it waits until the lock is released.
         let _replaced;
@@ -207,7 +207,7 @@ impl Waits for Wakers<Instant> {
     }
 }
 
-/// Wakes the tasks whose deadline has come. Each checks once more, and removes itself.
+/// Wakes the tasks whose deadlines have passed. Each checks once more, and removes itself.
 fn wake_expired(map: &Mutex<Map<Instant>>, now: Instant) {
     let mut expired = Vec::new();
     for place in map.lock().lists.values().flatten() {
@@ -215,7 +215,7 @@ fn wake_expired(map: &Mutex<Map<Instant>>, now: Instant) {
             expired.push(place.waker.clone());
         }
     }
-    // Without the lock.
+    // Wake without the lock.
     for waker in expired {
         waker.wake();
     }
@@ -272,7 +272,7 @@ mod tests {
         assert!(expired_wait.as_mut().poll(&mut context).is_pending());
         assert!(waits_on.as_mut().poll(&mut context).is_pending());
 
-        // Two deadlines have come; one of the requests is ready, so it completes.
+        // Two deadlines have passed. One of these requests is ready, so it completes.
         wake_expired(&wakers.0, Instant::now());
         assert_eq!(task.0.load(Ordering::Relaxed), 2);
         ready.progress.reach(1);

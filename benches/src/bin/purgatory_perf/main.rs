@@ -1,10 +1,10 @@
-//! Kafka's load test for its purgatory, with its profiles and its workload, over this project's
-//! purgatory and over the shape of Kafka's first.
+//! Kafka's load test for its purgatory, with its profiles and its workload, applied to this
+//! project's purgatory and to one built like Kafka's first.
 //!
 //! `cargo run --release -p purgatory-benches --bin purgatory_perf` runs both with both published
 //! profiles at two rates, and prints a Markdown table.
 //!
-//! Each request waits under the same keys, drawn once. A request whose latency is below the timeout
+//! All requests wait under the same keys, drawn once. A request whose latency is below the timeout
 //! is completed at its latency by a separate thread; the others expire. The processor time is that
 //! of the whole process, generator included. Every run checks that each request ended once.
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
@@ -23,7 +23,8 @@ use crate::{
     workload::PROFILES,
 };
 
-/// Requests per second: what Kafka's purgatory held in 2015, and 0 for as many as possible.
+/// Requests per second: the rate that Kafka's purgatory sustained in 2015, and 0 for as many as
+/// possible.
 const RATES: [u64; 2] = [105_000, 0];
 
 const HEAD: [&str; 7] = [
@@ -76,7 +77,7 @@ fn print(load: &Load, timer: &str, measured: &Measured) {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    // Print each line as soon as it is known.
+    // Print each line as soon as it is measured.
     print!("{}", markdown(&HEAD, &[]));
     for profile in PROFILES {
         for rate in RATES {

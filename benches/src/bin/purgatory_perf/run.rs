@@ -15,13 +15,13 @@ use crate::{
     workload::{Profile, Samples},
 };
 
-/// The number of keys that every request watches, and from how many they are drawn.
+/// The number of keys that every request watches, and the number of keys from which they are drawn.
 const KEYS: usize = 3;
 const KEY_SPACE: u32 = 100;
-/// The generator sleeps only when it is this far ahead. Arrivals closer than that come together, as
+/// The generator sleeps only when it is this far ahead. Arrivals that are closer come together, as
 /// in Kafka's test, which counts in milliseconds.
 const AHEAD_NS: u64 = 1_000_000;
-/// Requests count as lost when some have not ended this long after the last was parked.
+/// Requests count as lost if they have not ended this long after the last was parked.
 const PATIENCE_NS: u64 = 60_000_000_000;
 /// The seed of the samples.
 const SEED: u64 = 1;
@@ -36,7 +36,7 @@ pub(crate) struct Load {
 
 /// The result of a run.
 pub(crate) struct Measured {
-    /// Requests per second, from the first to the last ending less the timeout.
+    /// Requests per second, from the first arrival to the last ending, less the timeout.
     pub(crate) rate: f64,
     /// Processor time of the process per request, the generator's share included.
     pub(crate) cpu_us: f64,
@@ -78,7 +78,7 @@ pub(crate) fn run<W: Waits>(load: &Load) -> anyhow::Result<Measured> {
     drop(waits);
     let cpu_ns = process_cpu_ns() - cpu_before_ns;
 
-    // Each must have ended once, and what is slower than its timeout must have expired.
+    // Each request must have ended once; those slower than their timeout must have expired.
     let ended = books.ended();
     let expired = books.ended_as(Ending::Expired);
     ensure!(ended == load.requests, "{ended}: some ended twice");
@@ -87,7 +87,7 @@ pub(crate) fn run<W: Waits>(load: &Load) -> anyhow::Result<Measured> {
         "{expired} expired, and {above_timeout} should have"
     );
 
-    // The last timeout is no load, unless the generator itself took longer.
+    // The last timeout is not load, unless the generator itself took longer.
     let timeout_ns = TIMEOUT.as_nanos() as u64;
     let loaded_ns = elapsed_ns.saturating_sub(timeout_ns).max(generated_ns);
     let requests = load.requests as f64;
@@ -99,8 +99,8 @@ pub(crate) fn run<W: Waits>(load: &Load) -> anyhow::Result<Measured> {
     })
 }
 
-/// Parks requests, each at its arrival, and has those completed in time that take less than the
-/// timeout. Returns how many take longer, and will expire.
+/// Parks requests, each at its arrival. Those that take less than the timeout are completed in
+/// time. Returns how many take longer, and will expire.
 fn generate<W: Waits>(
     waits: &W,
     delays: &Delays<Heap<W::Ticket>>,
@@ -111,7 +111,7 @@ fn generate<W: Waits>(
     let mut above_timeout = 0;
     let base_ns = books.clock.now_ns();
     for _ in 0..requests {
-        // Not earlier than its arrival; later if the generator is behind.
+        // Not earlier than its arrival, but later if the generator is behind.
         let began_ns = pause_until(base_ns + samples.arrival_ns(), books);
         let latency = samples.latency();
         let ticket = waits.park(Request {
@@ -119,7 +119,7 @@ fn generate<W: Waits>(
             began_ns,
             latency,
         });
-        // The slower ones are left to their timeout.
+        // Slower requests are left to their timeout.
         if latency < TIMEOUT {
             delays.add(began_ns + latency.as_nanos() as u64, ticket);
         } else {
@@ -129,7 +129,7 @@ fn generate<W: Waits>(
     above_timeout
 }
 
-/// Sleeps until shortly before a moment; returns the time now.
+/// Sleeps until shortly before a moment; returns the present time.
 fn pause_until(moment_ns: u64, books: &Books) -> u64 {
     loop {
         let now_ns = books.clock.now_ns();

@@ -28,9 +28,9 @@ pub(crate) enum Ending {
     Expired,
 }
 
-/// What the requests of a run share: the keys under which they wait, a clock, and the lateness of
-/// their ends, by ending, in nanoseconds. Each ending has its own lock, so that completing and
-/// expiring threads do not contend.
+/// The shared state of a run's requests: the keys under which they wait, a clock, and for each kind
+/// of ending how late the ends were, in nanoseconds. Each kind has its own lock, so that completing
+/// and expiring threads do not contend.
 pub(crate) struct Books {
     pub(crate) clock: SystemClock,
     keys: Vec<u32>,
@@ -63,7 +63,7 @@ impl Books {
         self.ended_as(Ending::Completed) + self.ended_as(Ending::Expired)
     }
 
-    /// Returns the 99th percentile.
+    /// Returns the 99th percentile of lateness, for one kind of ending.
     pub(crate) fn late_ms(&self, ending: Ending) -> f64 {
         let late = self.late[ending as usize].lock();
         late.value_at_quantile(0.99) as f64 / 1e6
@@ -71,10 +71,10 @@ impl Books {
 }
 
 impl Request {
-    /// Records the end, and how late it is.
+    /// Records the request's end, and how late it is.
     pub(crate) fn end(&self, ending: Ending) {
         let waited = self.books.clock.now_ns().saturating_sub(self.began_ns);
-        // Late is what it waited beyond its latency, or beyond its timeout.
+        // Lateness is the time waited beyond the latency, or beyond the timeout.
         let due = match ending {
             Ending::Completed => self.latency,
             Ending::Expired => TIMEOUT,
@@ -86,7 +86,8 @@ impl Request {
     }
 }
 
-/// The number of requests that *first* parks between two purges: Kafka's first default.
+/// The number of requests that *first* parks between two purges: the default of Kafka's first
+/// purgatory.
 const PURGE: u32 = 10_000;
 
 /// A purgatory in which requests wait until they are completed or expire.
@@ -116,8 +117,8 @@ impl DelayedOperation for Request {
     }
 }
 
-/// This project's purgatory: the hierarchical timing wheel. Requests are completed by id, as in
-/// Kafka's test.
+/// This project's purgatory, with its hierarchical timing wheel. Requests are completed by id, as
+/// in Kafka's test.
 impl Waits for Purgatory<u32, Request> {
     type Ticket = OperationId;
 
@@ -132,13 +133,13 @@ impl Waits for Purgatory<u32, Request> {
     }
 
     fn complete(&self, id: OperationId) {
-        self.complete(id); // one that has expired meanwhile has ended
+        self.complete(id); // a request that expired meanwhile has ended
     }
 }
 
-/// The shape of Kafka's first purgatory: one delay heap and one lock for all watch lists. Completed
-/// requests stay in both until a purge, which walks everything under those locks once enough
-/// requests were parked since the last purge.
+/// A purgatory built like Kafka's first: one delay heap, and one lock for all watch lists.
+/// Completed requests stay in both until a purge, which walks everything under those locks once
+/// enough requests were parked since the last purge.
 pub(crate) struct First {
     lists: Mutex<Lists>,
     delays: Delays<Heap<Arc<Waiting>>>,
@@ -165,9 +166,9 @@ impl Waiting {
 }
 
 impl First {
-    /// Drops ended requests from lists and heap. O(requests).
+    /// Removes ended requests from the lists and the heap. O(requests).
     fn purge(&self, lists: &mut Lists) {
-        // The lists, then the heap.
+        // Purge the lists, then the heap.
         for list in lists.watchers.values_mut() {
             list.retain(|waiting| !waiting.over.load(SeqCst));
         }
@@ -181,7 +182,7 @@ impl Waits for First {
     type Ticket = Arc<Waiting>;
 
     fn new(clock: SystemClock) -> anyhow::Result<Self> {
-        // The heap's thread expires what is due.
+        // The heap's thread expires due requests.
         let delays = Delays::start(clock, |waiting: Drain<'_, Arc<Waiting>>| {
             for waiting in waiting {
                 waiting.end(Ending::Expired);
@@ -198,7 +199,7 @@ impl Waits for First {
             request,
             over: AtomicBool::new(false),
         });
-        // The heap is filled under the lists' lock, so that a purge finds a request in both.
+        // Fill the heap under the lists' lock, so that a purge finds a request in both.
         let mut lists = self.lists.lock();
         for &key in &request.books.keys {
             lists.watchers.entry(key).or_default().push(waiting.clone());

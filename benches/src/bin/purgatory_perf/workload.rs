@@ -1,5 +1,5 @@
-//! The workload of Kafka's load test: exponential gaps between arrivals, log-normal latencies given
-//! by their median and upper quartile, truncated to milliseconds.
+//! The workload of Kafka's load test: exponential gaps between arrivals, and log-normal latencies,
+//! given by their median and upper quartile and truncated to milliseconds.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub(crate) struct Samples {
 }
 
 impl Samples {
-    /// Creates the samples of a profile, at this many requests a second; 0 for no gaps.
+    /// Creates the samples of a profile at this many requests per second; with 0 there are no gaps.
     pub(crate) fn new(profile: Profile, rate: u64, seed: u64) -> anyhow::Result<Self> {
         // Exponential gaps make a Poisson process.
         let gap_ns = match rate {

@@ -5,9 +5,10 @@
 //! `--quick` for figures to quote, on a quiet machine.
 //!
 //! It measures a start, a stop, a tick in which nothing is due, and, per timer, all ticks until the
-//! last has fired: medians over rounds in which all schemes take turns. Every trial checks that each
-//! timer ended exactly once and none early; if not, the run fails. The structures alone are
-//! measured, on one thread, without a clock, a lock or callbacks; `peers` measures whole timers.
+//! last timer has fired: medians over rounds in which all schemes take turns. Every trial checks
+//! that each timer ended exactly once and none early; otherwise the run fails. Only the structures
+//! are measured, on one thread, without a clock, a lock or callbacks; `peers` measures whole
+//! timers.
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
 mod algorithms;
@@ -23,7 +24,7 @@ use crate::{algorithms::ALL, trial::Plan};
 /// Numbers of pending timers.
 const PENDING: [usize; 3] = [1_000, 100_000, 1_000_000];
 
-/// The measures, each with what it measures.
+/// The measures, each with its subject.
 const MEASURES: [(&str, &str); 4] = [
     ("start", "one timer more"),
     ("stop", "a random pending timer"),
@@ -56,7 +57,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measures the schemes among more and more pending timers, in rounds in which they take turns.
+/// Measures the schemes with more and more pending timers, in rounds in which they take turns.
 fn measure(quick: bool) -> anyhow::Result<Results> {
     let [rounds, batches] = if quick { [3, 5] } else { [5, 50] };
     let mut results = Results::new();

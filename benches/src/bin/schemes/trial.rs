@@ -1,10 +1,10 @@
 //! One trial: a scheme is filled with pending timers, measured, and checked.
 //!
 //! A tick is a second. Delays are random, from an hour to less than a day. Batches of new timers
-//! are started, and as many random ones stopped. Then the clock advances tick by tick to the last
-//! second of the first hour: nothing is due and next to nothing is handed down, so the cost is
+//! are started, and as many random timers stopped. Then the clock advances tick by tick to the last
+//! second of the first hour: nothing is due and almost nothing is handed down, so the cost is
 //! bookkeeping. Then it advances over the rest of the day, until all have fired. Every timer must
-//! have ended exactly once, and fired in the step in which it was due.
+//! have ended exactly once, and have fired in the step in which it was due.
 
 use std::time::Duration;
 
@@ -14,26 +14,26 @@ use timer_core::{Clock, SystemClock};
 
 use crate::algorithms::scheme::{Scheme, Task};
 
-/// The ticks of a day; every deadline lies within.
+/// The ticks of a day. Every deadline lies within it.
 pub(crate) const DAY: u64 = 86_400;
-/// The ticks of an hour; no deadline lies within the first.
+/// The ticks of an hour. No deadline lies within the first hour.
 pub(crate) const HOUR: u64 = 3_600;
 
 /// The maximum number of timers started together.
 const BATCH: usize = 1_000;
-/// Ticks in which nothing is due are measured no longer than this.
+/// The longest time for which ticks are measured in which nothing is due.
 const IDLE: Duration = Duration::from_millis(500);
 
 /// The plan of a trial.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) pending: usize,
-    /// The number of batches started, and stopped, while measuring.
+    /// The number of batches that are started, and stopped, while measuring.
     pub(crate) batches: usize,
     pub(crate) seed: u64,
 }
 
-/// Nanoseconds by measure; `None` where it would take too long.
+/// Nanoseconds by measure; `None` if the measurement would take too long.
 pub(crate) type Costs = [Option<f64>; 4];
 
 /// Fills a scheme, measures it, and checks how every timer ended.
@@ -41,7 +41,7 @@ pub(crate) fn trial<S: Scheme>(plan: Plan) -> anyhow::Result<Costs> {
     if plan.pending > S::STARTS_MAX {
         return Ok([None; 4]);
     }
-    // The seed draws the deadlines, and which timers are stopped.
+    // The seed decides the deadlines, and which timers are stopped.
     let mut trial = Trial::<S> {
         scheme: S::default(),
         now: 0,
@@ -58,7 +58,7 @@ pub(crate) fn trial<S: Scheme>(plan: Plan) -> anyhow::Result<Costs> {
 /// A timer that was started.
 struct Timer {
     deadline: u64,
-    /// It has fired or was stopped.
+    /// Whether it has fired or was stopped.
     ended: bool,
 }
 
@@ -76,7 +76,7 @@ impl<S: Scheme> Trial<S> {
     fn run(&mut self, plan: Plan) -> anyhow::Result<Costs> {
         self.start(plan.pending)?;
 
-        // Start and stop batches. The first one of each touches fresh memory and does not count.
+        // Start and stop batches. The first batch of each touches fresh memory and does not count.
         let batch = plan.pending.min(BATCH);
         let mut start_ns = 0;
         let mut stop_ns = 0;
@@ -109,7 +109,7 @@ impl<S: Scheme> Trial<S> {
 
     /// Starts timers; returns nanoseconds.
     fn start(&mut self, count: usize) -> anyhow::Result<u64> {
-        // Draw the deadlines before the clock is read.
+        // Draw the deadlines before reading the clock.
         let first = self.timers.len();
         for _ in 0..count {
             self.timers.push(Timer {
@@ -130,7 +130,7 @@ impl<S: Scheme> Trial<S> {
 
     /// Stops random pending timers; returns nanoseconds.
     fn stop(&mut self, count: usize) -> anyhow::Result<u64> {
-        // Choose them before the clock is read.
+        // Choose the timers before reading the clock.
         let mut chosen = Vec::with_capacity(count);
         for _ in 0..count {
             let at = self.random.usize(..self.pending.len());
@@ -151,8 +151,8 @@ impl<S: Scheme> Trial<S> {
         Ok(ns)
     }
 
-    /// Advances in steps of which each is twice as long as the one before, as far as `limit` allows,
-    /// and checks what fires; returns nanoseconds.
+    /// Advances in steps, each twice as long as the one before, as far as `limit` allows, and
+    /// checks the timers that fire; returns nanoseconds.
     fn steps_until(
         &mut self,
         until: u64,
@@ -169,7 +169,7 @@ impl<S: Scheme> Trial<S> {
             advance(&mut self.scheme, ticks, &mut fired);
             spent_ns += self.clock.now_ns() - begin_ns;
 
-            // A timer that fires in a step must be due in it, and in order.
+            // A timer that fires in a step must be due in it, and fire in order.
             let mut last = self.now + 1;
             self.now += ticks;
             for task in fired.drain(..) {
@@ -187,7 +187,7 @@ impl<S: Scheme> Trial<S> {
         Ok(spent_ns)
     }
 
-    /// Records that a timer has ended, as it may do once.
+    /// Records that a timer has ended, which it may do only once.
     fn end(&mut self, task: Task) -> anyhow::Result<()> {
         let timer = &mut self.timers[task as usize];
         ensure!(!timer.ended, "task {task} ended twice");
@@ -198,7 +198,7 @@ impl<S: Scheme> Trial<S> {
     /// Stops the remaining timers, and checks that every timer has ended.
     fn close(&mut self) -> anyhow::Result<()> {
         for (handle, task) in std::mem::take(&mut self.pending) {
-            // A timer is stopped if it has not fired, and only then.
+            // A timer can be stopped exactly if it has not fired.
             let stopped = self.scheme.stop(handle);
             let timer = &mut self.timers[task as usize];
             ensure!(

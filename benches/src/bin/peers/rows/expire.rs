@@ -1,11 +1,11 @@
 //! `lateness-1m-per-s`: a million timers that fire, in real time. Eight threads schedule all timers
-//! before the first is due; a round in which they were too slow is discarded and repeated with twice
-//! the lead. `lateness-1m-per-s-cpu` is the processor time of the process from the last timer
-//! scheduled until the last one fired. It includes the sink: a clock read, a lock and a record for
-//! each timer.
+//! before the first is due; a round in which they were too slow is discarded and repeated with
+//! twice the lead. `lateness-1m-per-s-cpu` is the processor time of the process from the moment at
+//! which the last timer was scheduled until the last one has fired. It includes the sink: a clock
+//! read, a lock and a record for each timer.
 //!
-//! Contenders differ in what they do when a timer fires: ours runs and frees the caller's boxed
-//! closure on a worker thread, the future wakes and frees a waker, the others hand over eight bytes
+//! Contenders differ in what they do when a timer fires. Ours runs and frees the caller's boxed
+//! closure on a worker thread; the future wakes and frees a waker; the others hand over eight bytes
 //! on their own thread.
 //!
 //! `expire-operations` is `lateness-1m-per-s` with a purgatory of operations that nothing
@@ -27,7 +27,8 @@ use crate::{
 };
 
 const THREADS: usize = 8;
-/// The least and the greatest lead: timers are scheduled this long before the first is due.
+/// The shortest and the longest lead, the time from the first scheduling until the first timer is
+/// due.
 const LEAD: Duration = Duration::from_millis(250);
 const LEAD_MAX: Duration = Duration::from_secs(30);
 /// The keys of `expire-operations`.
@@ -37,18 +38,18 @@ const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999
 #[derive(Clone, Copy)]
 struct Expire {
     timers: usize,
-    /// The time over which they fall due at random.
+    /// The time over which the timers fall due at random.
     window: Duration,
 }
 
 /// The result of a round.
 struct Expired {
     sink: &'static Sink,
-    /// Processor time while they fired.
+    /// Processor time while the timers fired.
     cpu_ns: u64,
 }
 
-/// Measures a round; doubles the lead while it is too short.
+/// Measures a round, and repeats it with twice the lead while the lead is too short.
 fn expire<T: Timer>(expire: Expire) -> anyhow::Result<Expired> {
     let mut lead = expire.window.max(LEAD);
     while lead <= LEAD_MAX {
@@ -60,8 +61,8 @@ fn expire<T: Timer>(expire: Expire) -> anyhow::Result<Expired> {
     bail!("{}: not scheduled within {LEAD_MAX:?}", T::NAME)
 }
 
-/// Schedules all timers and waits until they have fired. `None` when the first was due before the
-/// last was scheduled.
+/// Schedules all timers and waits until they have fired. Returns `None` if the first was due before
+/// the last was scheduled.
 fn attempt<T: Timer>(expire: Expire, lead: Duration) -> anyhow::Result<Option<Expired>> {
     let share = expire.timers / THREADS;
     let sink = Sink::leaked((share * THREADS) as u64);
@@ -73,7 +74,7 @@ fn attempt<T: Timer>(expire: Expire, lead: Duration) -> anyhow::Result<Option<Ex
         let mut random = Rng::with_seed(thread);
         let mut local = timer.local();
         let window = 0..=expire.window.as_nanos() as u64;
-        // Each is due at a random moment of the window, and not within a millisecond.
+        // Each is due at a random moment of the window, but not within a millisecond.
         let one = |_| {
             let due_ns = base_ns + random.u64(window.clone());
             let delay = due_ns.saturating_sub(sink.clock.now_ns()).max(1_000_000);
@@ -83,7 +84,7 @@ fn attempt<T: Timer>(expire: Expire, lead: Duration) -> anyhow::Result<Option<Ex
     };
     let handles: Vec<Vec<T::Handle>> = on_threads(THREADS, schedule);
 
-    // Only if that was fast enough, timers fire under no other load.
+    // If scheduling took longer than the lead, timers fired under other load: discard the round.
     if sink.clock.now_ns() > base_ns {
         return Ok(None);
     }
@@ -165,7 +166,7 @@ impl Timer for Parked {
 
     fn schedule_firing(local: &mut Self::Local<'_>, delay: Duration, due_ns: u64) {
         let (parked, random) = local;
-        // It is never ready: what it requires is the deadline, which the sink records.
+        // Never ready. `required` is the deadline, which the sink records.
         let request = Request {
             progress: parked.progress,
             required: due_ns,

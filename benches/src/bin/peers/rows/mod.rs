@@ -1,5 +1,5 @@
 //! The rows of the table. A row takes one or more measures of every contender that supports them,
-//! round by round: each contender once, then each once again.
+//! round by round: in each round, each contender has one turn.
 //!
 //! To add a row, add a function to one of the modules and a line to [`ROWS`].
 
@@ -58,7 +58,7 @@ rows! {
     "publish": observed::publish, "How long does it take to publish metrics?";
 }
 
-/// Returns the rows that this build measures: those of the heap only where allocations are counted.
+/// Returns the rows that this build measures: rows of the heap only if allocations are counted.
 pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
     let is_of_heap = |row: &&Row| row.id.contains("bytes") || row.id.contains("allocations");
     ROWS.iter()
@@ -84,7 +84,8 @@ mod tests {
                 contenders: &[],
             })
             .expect("every contender passes its self-check");
-            // Names begin with the row's, and ours has a peer; but nothing else can be published.
+            // Measures' names begin with the row's. Ours has a peer, except that nothing else can
+            // publish.
             assert!(!results.measures.is_empty(), "{}", row.id);
             for measure in &results.measures {
                 assert!(measure.id.starts_with(row.id));

@@ -1,9 +1,9 @@
-//! `queue-insert-remove`: the cost of a value that is removed from a queue of delayed values, which
-//! one owner polls, before it is due, while 100 000 are pending that are due in one to two hours. The
-//! owner polls after each 16 values.
+//! `queue-insert-remove`: the cost of a value that is inserted into a queue of delayed values and
+//! removed before it is due. The queue has one owner, which polls it after every 16 values, and
+//! 100 000 pending values that are due in one to two hours.
 //!
-//! `queue-poll-idle`: the same with a poll while each value waits, which finds nothing due. So does
-//! a server at each request, when it polls its queue beside its socket.
+//! `queue-poll-idle`: the same, but the owner polls while each value waits, and finds nothing due.
+//! A server does that at each request if it polls its queue beside its socket.
 
 use std::{
     hint::black_box,
@@ -36,11 +36,11 @@ trait DelayedValues: Sized {
 
     fn remove(&mut self, key: Self::Key) -> Option<u64>;
 
-    /// Polls once, as an owner does that then waits for something else.
+    /// Polls once, like an owner that then waits for something else.
     fn poll_once(&mut self) -> Option<u64>;
 }
 
-/// Ours, on a timer with a thread.
+/// Our queue, on a timer with a thread.
 struct Ours(DelayQueue<u64>);
 
 impl DelayedValues for Ours {
@@ -68,7 +68,7 @@ impl DelayedValues for Ours {
     }
 }
 
-/// tokio-util's, on the runtime of the task that polls it.
+/// The queue of tokio-util, on the runtime of the task that polls it.
 struct TokioUtil(TokioQueue<u64>);
 
 impl DelayedValues for TokioUtil {
@@ -104,13 +104,13 @@ fn context() -> Context<'static> {
 struct Work {
     pending: usize,
     operations: usize,
-    /// The owner polls at each operation.
+    /// Whether the owner polls at each operation.
     polls_each: bool,
 }
 
 /// Measures nanoseconds per value that is inserted and removed.
 fn insert_remove<Q: DelayedValues>(of: Work) -> anyhow::Result<f64> {
-    // The owner of tokio-util's is a task, inside a runtime all the time.
+    // The owner of tokio-util's queue is a task, always inside a runtime.
     let runtime = Builder::new_current_thread().enable_time().build()?;
     let _entered = runtime.enter();
     let mut queue = Q::start()?;
@@ -138,7 +138,7 @@ fn insert_remove<Q: DelayedValues>(of: Work) -> anyhow::Result<f64> {
     }
     let spent_ns = clock.now_ns() - begin_ns;
 
-    // The sum shows that each key named its value.
+    // The sum shows that each key removed its own value.
     let operations = 2 * of.operations as u64;
     let right = sum == operations * (operations - 1) / 2;
     ensure!(right, "{}: other values were removed", Q::NAME);

@@ -10,15 +10,15 @@ type Measure = fn(&'static str, &mut Run<'_>) -> anyhow::Result<()>;
 
 /// One row, or several that are measured together.
 pub(crate) struct Row {
-    /// The identifiers of its measures begin with this.
+    /// The prefix of the identifiers of its measures.
     pub(crate) id: &'static str,
-    /// The question that it answers.
+    /// The question that the row answers.
     pub(crate) question: &'static str,
     pub(super) run: Measure,
 }
 
 impl Row {
-    /// Measures, and adds to the results.
+    /// Takes the row's measures, and adds them to the results.
     ///
     /// # Errors
     /// When a contender failed its self-check.
@@ -31,19 +31,19 @@ impl Row {
 pub(crate) struct Run<'a> {
     pub(crate) sizes: Sizes,
     pub(crate) results: &'a mut Results,
-    /// Patterns for the names of measures; all are made when there is none.
+    /// Patterns for the names of measures. Without a pattern, all are made.
     pub(crate) measures: &'a [String],
-    /// Patterns for the names of contenders; all take part when there is none.
+    /// Patterns for the names of contenders. Without a pattern, all take part.
     pub(crate) contenders: &'a [String],
 }
 
-/// Whether one of the patterns is a part of the name, or there is none.
+/// Returns whether a name contains one of the patterns, or there are no patterns.
 fn is_wanted(patterns: &[String], name: &str) -> bool {
     patterns.is_empty() || patterns.iter().any(|part| name.contains(part))
 }
 
 impl Run<'_> {
-    /// Measures each contender that takes part once; `add` gets the result.
+    /// Measures each contender that takes part once; calls `add` with each result.
     pub(super) fn turns<A: Copy, R>(
         &mut self,
         contenders: &[Contender<A, R>],
@@ -58,8 +58,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Measures each contender that takes part once, if `id` is wanted; the result is one value of
-    /// it.
+    /// If `id` is wanted, measures each contender that takes part once; adds each result as a value
+    /// of `id`.
     pub(super) fn each<A: Copy>(
         &mut self,
         id: &str,
@@ -75,7 +75,7 @@ impl Run<'_> {
         })
     }
 
-    /// Measures each form as [`each`](Self::each) does, under the name of the row and the form.
+    /// Measures each form like [`each`](Self::each), under the name of the row and the form.
     pub(super) fn each_form<A: Copy>(
         &mut self,
         id: &str,
@@ -102,7 +102,7 @@ impl Run<'_> {
         ns: &Histogram<u64>,
         quantiles: &[(&str, f64)],
     ) {
-        // A measure of its own for each quantile.
+        // Each quantile is a measure of its own.
         for (quantile, share) in quantiles {
             let ms = ns.value_at_quantile(*share) as f64 / 1e6;
             self.add(&format!("{id}-{quantile}"), "ms late", name, ms);

@@ -1,12 +1,12 @@
-//! `bytes-idle`, `bytes-100` and `make-drop`: what each form takes while little or nothing waits, as
-//! a program has it that makes one for each tenant or timeline. All are built with their defaults,
-//! on one timer, which is there before.
+//! `bytes-idle`, `bytes-100` and `make-drop`: the cost of each form while little or nothing waits,
+//! for a program that makes one instance for each tenant or timeline. All instances have the
+//! default settings and share one timer, which exists before.
 //!
-//! `bytes-idle` is the heap that one has taken; `bytes-100` with 100 waits under keys of their own,
-//! each with 250 bytes, in its operation or its boxed future; `make-drop` is the time in which one is
-//! made and dropped, and `make-drop-…-allocations` how often that asks the allocator. The peer is
-//! what is written by hand: a map of oneshots, in a `DashMap` or, as whoever makes many of them does,
-//! behind one lock; for permits tokio's semaphore.
+//! `bytes-idle` is the heap that an instance takes; `bytes-100`, with 100 waits under keys of their
+//! own, each with 250 bytes in its operation or boxed future. `make-drop` is the time to make and
+//! drop an instance, and `make-drop-…-allocations` the number of allocations meanwhile. The peers
+//! are hand-written: a map of oneshots, in a `DashMap` or, as in a program that makes many of them,
+//! behind one lock; for permits, tokio's semaphore.
 
 use std::{collections::HashMap, pin::Pin, time::Duration};
 
@@ -21,29 +21,30 @@ use tokio::sync::{Semaphore, oneshot};
 use super::row::Run;
 use crate::{contender::contenders, heap::counted, results::OURS};
 
-/// Requests that wait in `bytes-100`.
+/// The number of requests that wait in `bytes-100`.
 const WAITS: u64 = 100;
-/// What each of them has.
+/// The payload of each request.
 const PAYLOAD: [u8; 250] = [1; 250];
-/// They do not expire meanwhile.
+/// A timeout that does not expire meanwhile.
 const LONG: Duration = Duration::from_secs(30);
 
-/// A wait that is pending, with what it has.
+/// A pending wait, with its payload.
 type Pending = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A form, or what is written by hand instead.
+/// A form, or its hand-written peer.
 trait Small: Sized {
     /// The name in the output.
     const NAME: &'static str = OURS;
 
-    /// Makes one.
+    /// Makes an instance.
     fn make(timer: &SystemTimer) -> anyhow::Result<Self>;
 
-    /// Has a request wait, under a key of its own. `None`: it keeps all of it, as an operation.
+    /// Makes a request wait under a key of its own. Returns `None` if the instance holds all of it,
+    /// as an operation.
     fn wait(&self, number: u64) -> Option<Pending>;
 }
 
-/// Keeps what a request has until its wait is over.
+/// Keeps a payload until the request's wait is over.
 fn with_payload(wait: impl Future<Output: Send> + Send + 'static) -> Option<Pending> {
     let payload = PAYLOAD;
     Some(Box::pin(async move {
@@ -161,10 +162,10 @@ impl Small for Queue {
     }
 }
 
-/// Measures the heap that one takes with this many waits.
+/// Measures the heap that an instance takes with this many waits.
 fn bytes<S: Small>(waits: u64) -> anyhow::Result<f64> {
     let timer = SystemTimer::new()?;
-    // The timer's own list of owners has its first memory.
+    // The first instance allocates the timer's own list of owners.
     drop(S::make(&timer)?);
     let mut pending = Vec::with_capacity(waits as usize);
     let mut made = None;
@@ -172,7 +173,7 @@ fn bytes<S: Small>(waits: u64) -> anyhow::Result<f64> {
         let small = S::make(&timer);
         if let Ok(small) = &small {
             pending.extend((0..waits).filter_map(|number| small.wait(number)));
-            // A future waits once it was polled.
+            // A future waits once it has been polled.
             let mut context = std::task::Context::from_waker(std::task::Waker::noop());
             for wait in &mut pending {
                 assert!(wait.as_mut().poll(&mut context).is_pending());
@@ -185,7 +186,7 @@ fn bytes<S: Small>(waits: u64) -> anyhow::Result<f64> {
     Ok(counted.bytes)
 }
 
-/// Measures nanoseconds to make one and drop it.
+/// Measures nanoseconds to make an instance and drop it.
 fn make_drop<S: Small>(count: usize) -> anyhow::Result<f64> {
     let timer = SystemTimer::new()?;
     drop(S::make(&timer)?);
@@ -197,7 +198,7 @@ fn make_drop<S: Small>(count: usize) -> anyhow::Result<f64> {
     Ok((clock.now_ns() - begin_ns) as f64 / count as f64)
 }
 
-/// Counts the allocations of making one and dropping it, on the mean of many.
+/// Counts the allocations for making an instance and dropping it: the mean of many.
 fn allocations<S: Small>(count: usize) -> anyhow::Result<f64> {
     let timer = SystemTimer::new()?;
     let mut made = 0;
@@ -208,7 +209,7 @@ fn allocations<S: Small>(count: usize) -> anyhow::Result<f64> {
     Ok(counted.allocations / count as f64)
 }
 
-/// The contenders of each form, for one function.
+/// Lists the contenders of each form, for one function.
 macro_rules! forms {
     ($measure:ident) => {
         [
@@ -235,7 +236,7 @@ pub(super) fn run_make_drop(id: &'static str, run: &mut Run<'_>) -> anyhow::Resu
 }
 
 pub(super) fn run_allocations(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    // Each of 1000 is dropped before the next is made: those of the timer's own list count for
-    // little.
+    // Each of 1000 is dropped before the next is made, so the allocations for the timer's own list
+    // hardly count.
     run.each_form(id, "allocations", forms!(allocations), 1000)
 }

@@ -1,9 +1,9 @@
 //! Rows of timers that do not fire.
 //!
 //! `schedule-cancel-…` and `random-replace-1m`: the cost of a timeout that is cancelled or moved,
-//! with the clock read that a delay needs, on one thread and on two. The pending timers belong to
-//! the threads that work and are due in one to two hours. At the end each is cancelled, and must
-//! still be pending.
+//! on one thread and on two. It includes the clock read that a delay needs. The pending timers
+//! belong to the threads that work, and are due in one to two hours. At the end each is cancelled,
+//! and must still be pending.
 //!
 //! `bytes-per-timer`: heap in use while a million timers are pending, divided by their number. A
 //! caller's handle is not counted, unless it is the timer. Ours includes a pointer of 16 bytes to
@@ -29,9 +29,9 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, Debug)]
 struct Churn {
     threads: usize,
-    /// Pending timers, of all threads together.
+    /// Pending timers of all threads together.
     pending: usize,
-    /// Replaces one of those, instead of scheduling a timeout and cancelling it.
+    /// Whether to replace a pending timer, instead of scheduling a timeout and cancelling it.
     replace: bool,
     operations: usize,
 }
@@ -41,11 +41,11 @@ pub(super) fn far(random: &mut Rng) -> Duration {
     Duration::from_micros(random.u64(3_600_000_000..7_200_000_000))
 }
 
-/// Runs `work` on this many threads, with the number of each.
+/// Runs `work` on this many threads; each passes its number.
 pub(super) fn on_threads<R: Send>(threads: usize, work: impl Fn(u64) -> R + Sync) -> Vec<R> {
     std::thread::scope(|scope| {
         let work = &work;
-        // Start all before the first is joined.
+        // Start all threads before the first is joined.
         let threads: Vec<_> = (0..threads as u64)
             .map(|thread| scope.spawn(move || work(thread)))
             .collect();
@@ -124,7 +124,7 @@ fn cancel_all<T: Timer>(local: &mut T::Local<'_>, timers: Vec<T::Handle>) -> usi
 }
 
 pub(super) fn schedule(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    // The row's name says what it does.
+    // The row's name states its work.
     let threads = if id.contains("-2t") { 2 } else { 1 };
     let pending = match id.rsplit('-').next() {
         Some("100k") => run.sizes.hundred_k,
@@ -205,7 +205,7 @@ pub(super) mod tests {
 
     #[test]
     fn timer_that_is_not_cancelled_is_noticed() {
-        // It loses a timeout, a replaced timer, or a pending one.
+        // It loses a new timeout, a replaced timer, or a pending one.
         for (pending, replace, operations) in [(0, false, 8), (1, true, 8), (1, false, 0)] {
             let of = Churn {
                 threads: 1,

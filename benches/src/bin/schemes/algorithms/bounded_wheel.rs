@@ -10,9 +10,9 @@ use super::{
 /// A wheel of `N` slots at index `i`. A delay `d` waits in slot `(i + d) mod N`, which the index
 /// reaches after exactly `d` ticks.
 ///
-/// Everything is O(1). The trap is the memory: a slot per tick, so a longer delay is refused. The
-/// bound is `d < N`: `d = N` is refused, too. Scheme 4 of Varghese and Lauck, which calls the bound
-/// MaxInterval.
+/// Everything is O(1). The trap is the memory: there is a slot for each tick, so longer delays are
+/// refused. The bound is `d < N`, so `d = N` is refused as well. This is scheme 4 of Varghese and
+/// Lauck, who call the bound MaxInterval.
 #[derive(Debug, Default)]
 pub(crate) struct BoundedWheel<const SLOTS: usize> {
     index: usize,
@@ -25,7 +25,7 @@ impl<const SLOTS: usize> Scheme for BoundedWheel<SLOTS> {
     type Handle = Handle;
 
     fn start(&mut self, delay: u64, task: Task) -> anyhow::Result<Handle> {
-        // A delay of SLOTS would be the slot that has just passed.
+        // A delay of SLOTS would be filed in the slot that has just passed.
         let delay = delay.max(1);
         ensure!(
             delay < SLOTS as u64,
@@ -58,7 +58,7 @@ mod tests {
     fn delay_of_as_many_ticks_as_slots_is_refused() {
         let mut wheel = BoundedWheel::<8>::default();
         wheel.advance(5, &mut Vec::new());
-        // The longest delay is accepted, the next one is not.
+        // The longest delay is accepted, and the next is refused.
         assert!(
             wheel.start(7, 0).is_ok(),
             "at any index, though 5 + 7 wraps around"
@@ -86,7 +86,7 @@ mod tests {
         for (task, delay) in [(0, 9), (1, 11 * 24 + 9)] {
             wheel.start(delay, task).unwrap();
         }
-        // Two ticks fire a task, all others find an empty slot.
+        // In two of the ticks a task fires; all others find an empty slot.
         let empty = (0..720).filter(|_| {
             let mut fired = Vec::new();
             wheel.tick(&mut fired);

@@ -6,16 +6,16 @@ use foldhash::HashSet;
 
 use super::scheme::{Claim, Scheme, Task};
 
-/// A smaller heap is not worth a purge.
+/// The size below which a heap is not worth a purge.
 const SMALL: usize = 64;
 
-/// A binary heap with the earliest deadline on top, which a tick checks.
+/// A binary heap with the earliest deadline at the top, which a tick checks.
 ///
-/// O(log n) to start (at worst: a later deadline than most stays near the bottom) and to fire. Stop
-/// is *lazy*: it only removes the timer's number from the set of live ones. The trap is the memory
-/// of dead timers, which stay until they reach the top, or until they outnumber the live ones and
-/// are purged. `java.util.concurrent.DelayQueue`; Kafka's first purgatory; scheme 3 of Varghese and
-/// Lauck.
+/// A start is O(log n) (at worst: a deadline later than most stays near the bottom), and so is a
+/// firing. A stop is *lazy*: it only removes the timer's number from the set of live ones. The trap
+/// is the memory of dead timers, which stay until they reach the top, or until they outnumber the
+/// live ones and are purged. Examples are `java.util.concurrent.DelayQueue`, Kafka's first
+/// purgatory, and scheme 3 of Varghese and Lauck.
 #[derive(Debug, Default)]
 pub(crate) struct DelayHeap {
     now: u64,
@@ -41,7 +41,7 @@ impl Scheme for DelayHeap {
     }
 
     fn stop(&mut self, handle: u64) -> bool {
-        // The heap keeps the dead timer until most of it is dead.
+        // The heap keeps dead timers until most of its timers are dead.
         let was_live = self.live.remove(&handle);
         if self.heap.len() > 2 * self.live.len() + SMALL {
             self.heap

@@ -5,24 +5,24 @@ use super::{
     scheme::{Claim, Scheme, Task},
 };
 
-/// A wheel of `N` slots at index `i`. A delay `d` waits in slot `(i + d) mod N` with the number of
-/// rounds in which the index will pass it. Each pass counts one down, and the timer fires when none
-/// remains.
+/// A wheel of `N` slots at index `i`. A delay `d` waits in slot `(i + d) mod N`, with the number of
+/// rounds in which the index will pass it. Each pass counts the number down by one, and the timer
+/// fires when none remain.
 ///
-/// Any delay is accepted and a start is O(1); a tick visits the whole slot, O(n / N). The trap is
-/// the number of rounds: it is `(d − 1) / N`, and `(i + d) / N` fires a round late. Scheme 6 of
-/// Varghese and Lauck; Netty's `HashedWheelTimer`.
+/// Any delay is accepted and a start is O(1); a tick visits a whole slot, O(n / N). The trap is the
+/// number of rounds: it is `(d − 1) / N`; with `(i + d) / N` timers fire a round late. This is
+/// scheme 6 of Varghese and Lauck, and Netty's `HashedWheelTimer`.
 #[derive(Debug, Default)]
 pub(crate) struct HashedWheel<const SLOTS: usize> {
     index: usize,
     rounds: Rings<SLOTS>,
 }
 
-/// An unsorted list: each timer holds the number of ticks that remain after the next one, and every
-/// tick counts every timer down. That is a hashed wheel of one slot.
+/// An unsorted list: each timer holds the number of ticks that remain after the next, and every
+/// tick counts every timer down. That is a hashed wheel with one slot.
 ///
-/// Start and stop are O(1). The trap is the tick: O(n), even if nothing is nearly due. Scheme 1 of
-/// Varghese and Lauck.
+/// A start and a stop are O(1). The trap is the tick: O(n), even if no timer is nearly due. This is
+/// scheme 1 of Varghese and Lauck.
 pub(crate) type UnsortedList = HashedWheel<1>;
 
 impl<const SLOTS: usize> HashedWheel<SLOTS> {
@@ -30,7 +30,8 @@ impl<const SLOTS: usize> HashedWheel<SLOTS> {
         (self.index + (delay % SLOTS as u64) as usize) % SLOTS
     }
 
-    /// Returns the number of rounds in which the index passes a delay of at least one tick.
+    /// Returns the number of rounds in which the index passes a timer, for a delay of at least one
+    /// tick.
     fn rounds(delay: u64) -> u64 {
         (delay - 1) / SLOTS as u64
     }
@@ -46,7 +47,7 @@ impl<const SLOTS: usize> Scheme for HashedWheel<SLOTS> {
         1 => ["O(1)", "O(1)", "O(n)", "O(delay)"],
         _ => ["O(1)", "O(1)", "O(n/slots)", "O(rounds)"],
     };
-    /// All ticks of a day count each timer of the unsorted list down.
+    /// In the unsorted list, each tick of a day counts down each timer.
     const EXPIRES_MAX: usize = if SLOTS == 1 { 1_000 } else { usize::MAX };
     type Handle = Handle;
 
@@ -62,7 +63,7 @@ impl<const SLOTS: usize> Scheme for HashedWheel<SLOTS> {
     }
 
     fn tick(&mut self, fired: &mut Vec<Task>) {
-        // The whole slot is visited.
+        // The tick visits the whole slot.
         self.index = (self.index + 1) % SLOTS;
         self.rounds.retain(self.index, |rounds, task| {
             let stays = *rounds > 0;
@@ -93,7 +94,7 @@ mod tests {
 
     #[test]
     fn three_days_at_9_share_slot_9_of_24() {
-        // Tuesday, 11 September, 10:00; a slot an hour.
+        // Tuesday, 11 September, 10:00; one slot is an hour.
         let mut wheel = wheel::<24>(10);
         let delays = [7 * 24 - 1, 2 * 24 - 1, 24 - 1];
         for (task, delay) in delays.into_iter().enumerate() {
@@ -117,7 +118,7 @@ mod tests {
 
     #[test]
     fn slot_3_of_10_has_five_tasks_at_3_and_one_at_13() {
-        // The sixth task shares the slot and waits one round more.
+        // The sixth task shares the slot and waits one more round.
         let mut wheel = wheel::<10>(0);
         for (task, delay) in [3, 3, 3, 3, 3, 13].into_iter().enumerate() {
             wheel.start(delay, task as Task).unwrap();

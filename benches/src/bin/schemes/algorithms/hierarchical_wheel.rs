@@ -4,13 +4,13 @@ use timer_core::{TaskId, TimingWheel, WheelSize};
 
 use super::scheme::{Claim, Scheme, Task};
 
-/// [`TimingWheel`]: levels of 64 slots, each slot as long as the level below. A deadline goes to
-/// the lowest level that reaches it, levels are created on demand, and time jumps from one bucket
-/// that holds anything to the next.
+/// [`TimingWheel`]: levels of 64 slots, each slot as long as the whole level below. A deadline goes
+/// to the lowest level that reaches it, levels are created on demand, and time jumps from one
+/// occupied bucket to the next.
 ///
-/// O(levels) to start, O(1) to stop, any delay. The trap of the idea is a tick that moves every
-/// level although nothing is there; here `advance` skips empty ticks. Scheme 7 of Varghese and
-/// Lauck; Kafka's `TimingWheel`.
+/// A start is O(levels), a stop is O(1), and any delay is accepted. The trap of the idea is a tick
+/// that moves every level although all are empty; here `advance` skips empty ticks. This is scheme
+/// 7 of Varghese and Lauck, and Kafka's `TimingWheel`.
 #[derive(Debug)]
 pub(crate) struct HierarchicalWheel {
     wheel: TimingWheel<Task>,

@@ -1,7 +1,7 @@
 //! The timer algorithms, each in its plain form, behind [`Scheme`].
 //!
-//! An algorithm is one file, except the unsorted list, which is a hashed wheel of one slot. To add
-//! an algorithm, add a file and a line in [`ALL`].
+//! Each algorithm is a file, except the unsorted list, which is a hashed wheel with one slot. To
+//! add an algorithm, add a file and a line in [`ALL`].
 
 mod bounded_wheel;
 mod delay_heap;
@@ -21,7 +21,7 @@ use self::{
 };
 use crate::trial::{Costs, DAY, HOUR, Plan, trial};
 
-/// One scheme, with its type erased.
+/// A scheme with its type erased.
 pub(crate) struct Contender {
     pub(crate) name: &'static str,
     pub(crate) claim: Claim,

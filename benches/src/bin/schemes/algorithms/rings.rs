@@ -1,5 +1,5 @@
 //! Rings: doubly linked lists of timers in one vector, each closed by a sentinel, like Kafka's
-//! `TimerTaskList`. A timer joins the end of a ring or leaves it in O(1). Most schemes are made of
+//! `TimerTaskList`. A timer joins the end of a ring or leaves it in O(1). Most schemes consist of
 //! rings.
 
 use super::scheme::Task;
@@ -13,7 +13,7 @@ pub(crate) struct Handle {
 
 #[derive(Debug)]
 struct Node {
-    /// A deadline, remaining ticks, or rounds: the scheme decides.
+    /// A deadline, remaining ticks, or rounds, as the scheme decides.
     time: u64,
     task: Task,
     previous: u32,
@@ -57,7 +57,7 @@ impl<const RINGS: usize> Rings<RINGS> {
         self.insert_before(ring as u32, time, task)
     }
 
-    /// Adds a timer in order of time, behind equal ones. It searches from the front: O(n).
+    /// Adds a timer in the order of time, behind equal ones. Searches from the front: O(n).
     pub(crate) fn insert_sorted(&mut self, ring: usize, time: u64, task: Task) -> Handle {
         let mut at = self.nodes[ring].next;
         while at as usize != ring && self.nodes[at as usize].time <= time {
@@ -66,7 +66,7 @@ impl<const RINGS: usize> Rings<RINGS> {
         self.insert_before(at, time, task)
     }
 
-    /// Removes a timer from its ring; false when it had left. O(1).
+    /// Removes a timer from its ring; false if it had left before. O(1).
     pub(crate) fn remove(&mut self, handle: Handle) -> bool {
         let pending = self.nodes[handle.node as usize].generation == handle.generation;
         if pending {
@@ -90,7 +90,7 @@ impl<const RINGS: usize> Rings<RINGS> {
         let mut at = self.nodes[ring].next;
         while at as usize != ring {
             let node = &mut self.nodes[at as usize];
-            // Read before the node may be taken off.
+            // Read the link before the node may be removed.
             let next = node.next;
             if !keep(&mut node.time, node.task) {
                 self.take(at);
@@ -105,7 +105,7 @@ impl<const RINGS: usize> Rings<RINGS> {
     }
 
     fn insert_before(&mut self, next: u32, time: u64, task: Task) -> Handle {
-        // A free node if there is one, else a new one.
+        // Use a free node if there is one, else a new one.
         let at = self.free.pop().unwrap_or_else(|| self.grow());
 
         // Link it between the neighbours.

@@ -5,29 +5,29 @@ use std::fmt::Debug;
 /// The value that a timer yields when it fires.
 pub(crate) type Task = u64;
 
-/// A timer algorithm. Time is in ticks, and its present begins at 0.
+/// A timer algorithm. Time is in ticks, and begins at 0.
 ///
-/// `Default` creates it as it is measured: for ticks of a second and delays below a day.
+/// `Default` creates the algorithm as it is measured: for ticks of a second and delays below a day.
 pub(crate) trait Scheme: Default {
     /// The name in the output.
     const NAME: &'static str;
-    /// The cost among `n` pending timers that the literature claims.
+    /// The cost with `n` pending timers, according to the literature.
     const CLAIM: Claim;
-    /// The greatest number of pending timers that is started in 10 s.
+    /// The largest number of pending timers that can be started in 10 s.
     const STARTS_MAX: usize = usize::MAX;
-    /// The greatest number of pending timers that fires in 10 s.
+    /// The largest number of pending timers that can fire in 10 s.
     const EXPIRES_MAX: usize = usize::MAX;
     /// Names a timer; never reused.
     type Handle: Copy + Debug;
 
     /// Starts a timer that fires on the `delay`-th tick from now. The present tick is over, so a
-    /// delay of 0 counts as 1. A deadline beyond `u64::MAX` counts as that.
+    /// delay of 0 counts as 1. A deadline beyond `u64::MAX` counts as `u64::MAX`.
     ///
     /// # Errors
     /// When the delay is too long for the scheme.
     fn start(&mut self, delay: u64, task: Task) -> anyhow::Result<Self::Handle>;
 
-    /// Stops a timer; false when it has fired or was stopped before.
+    /// Stops a timer; false if it has fired or was stopped before.
     fn stop(&mut self, handle: Self::Handle) -> bool;
 
     /// Advances by one tick and adds due tasks to `fired`. A scheme implements this method or
@@ -49,5 +49,5 @@ pub(crate) trait Scheme: Default {
 }
 
 /// The claimed cost of each measure: a start, a stop, a tick in which nothing is due or handed
-/// down, and the expiry of one timer, from its start on, without the empty ticks.
+/// down, and the expiry of one timer, start included and empty ticks excluded.
 pub(crate) type Claim = [&'static str; 4];

@@ -5,11 +5,11 @@ use super::{
     scheme::{Claim, Scheme, Task},
 };
 
-/// A list in order of absolute deadlines: nothing is counted down, and a tick checks the first
-/// timer only.
+/// A list in the order of absolute deadlines: nothing is counted down, and a tick checks only the
+/// first timer.
 ///
-/// The trap is the start, O(n): it searches from the front. (From the back, equal delays would find
-/// their place at once, and random ones would not.) Scheme 2 of Varghese and Lauck.
+/// The trap is the start, which searches from the front: O(n). (From the back, equal delays would
+/// find their place at once, but random ones would not.) This is scheme 2 of Varghese and Lauck.
 #[derive(Debug, Default)]
 pub(crate) struct SortedList {
     now: u64,

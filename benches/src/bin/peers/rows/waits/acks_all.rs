@@ -1,8 +1,8 @@
-//! `acks-all-…`: a produce with acks=all, until the high watermark of its partition has reached its
-//! offset. Batches of one to eight produces go to random partitions of 64, at increasing offsets,
-//! each with a timeout of 30 s. One advance of the high watermark completes a batch. The figure is
-//! the time from the first produce until the last has ended, divided by their number. Rounds are
-//! many and short, each with a new contender.
+//! `acks-all-…`: a produce with acks=all, which waits until the high watermark of its partition has
+//! reached its offset. Batches of one to eight produces go to random partitions of 64, at
+//! increasing offsets, each with a timeout of 30 s. One advance of the high watermark completes a
+//! batch. The figure is the time from the first produce until the last has ended, divided by their
+//! number. Rounds are many and short, each with a new contender.
 //!
 //! On one thread (`1t`) a batch is parked, then completed.
 
@@ -31,14 +31,15 @@ const PARTITIONS: usize = 64;
 /// A contender in which produces wait until the high watermark of their partition has reached their
 /// offset. A produce is a [`Request`] that requires an offset.
 ///
-/// They come in two forms: a callback is called by the thread that advances the high watermark, a
-/// future is awaited.
+/// They come in two forms: a callback, called by the thread that advances the high watermark, and a
+/// future that is awaited.
 trait Produces: Peer {
-    /// Parks a produce to a partition. It waits once the future was polled, and [`Request::end`] is
-    /// called before the future ends. In the callback form the future is ready at once.
+    /// Parks a produce to a partition. In the future form it waits once the future was polled, and
+    /// [`Request::end`] is called before the future ends. In the callback form the future is ready
+    /// at once.
     fn park(&self, partition: usize, timeout: Duration, produce: Request) -> impl Wait;
 
-    /// Completes what waits, now that the high watermark of a partition has advanced.
+    /// Completes the produces that the advanced high watermark of a partition has reached.
     fn advance(&self, partition: usize, high_watermark: u64);
 }
 
@@ -81,7 +82,7 @@ impl Produces for Awaited<Watermarks<u64>> {
     }
 }
 
-/// Produces that the high watermark has reached, to be ended after the lock is released.
+/// Produces that the high watermark has reached, to be ended after unlocking.
 type Reached = SmallVec<[Request; 8]>;
 
 /// The produces that wait for one partition, by offset and a number that makes the key unique.
@@ -92,9 +93,9 @@ struct Waiting {
     high_watermark: u64,
 }
 
-/// The hand-written callback: for each partition a mutex over a `BTreeMap` of what waits and the
-/// high watermark. It calls back without the lock. It has no timeouts, which favours it. It is
-/// inlined, wherever the compiler puts the rows.
+/// The hand-written callback: for each partition, a mutex over the high watermark and a `BTreeMap`
+/// of waiting produces. It calls back without the lock. It has no timeouts, which favours it. Its
+/// methods are inlined, in whichever codegen unit the compiler puts the rows.
 struct Locked(Box<[CachePadded<Mutex<Waiting>>]>);
 
 impl Peer for Locked {
@@ -115,7 +116,7 @@ impl Peer for Locked {
 impl Produces for Locked {
     #[inline]
     fn park(&self, partition: usize, _: Duration, produce: Request) -> impl Wait {
-        // A produce below the high watermark need not wait, and ends without the lock.
+        // A produce up to the high watermark need not wait, and ends without the lock.
         let mut waiting = self.0[partition].lock();
         if produce.required > waiting.high_watermark {
             waiting.number += 1;
@@ -130,7 +131,7 @@ impl Produces for Locked {
 
     #[inline]
     fn advance(&self, partition: usize, high_watermark: u64) {
-        // Under the lock: take off what is reached.
+        // Under the lock: remove the produces that are reached.
         let mut reached = Reached::new();
         let mut waiting = self.0[partition].lock();
         waiting.high_watermark = waiting.high_watermark.max(high_watermark);
@@ -148,7 +149,7 @@ impl Produces for Locked {
     }
 }
 
-/// A partition's list is taken off whole: nothing waits beyond the high watermark.
+/// A partition's whole list is removed: no produce waits beyond the high watermark.
 impl Produces for Oneshots {
     fn park(&self, partition: usize, timeout: Duration, produce: Request) -> impl Wait {
         Waits::park(self, [partition as u64], timeout, produce)
@@ -185,7 +186,7 @@ impl Logs {
         }
     }
 
-    /// Appends a batch to a random partition, until there are no more.
+    /// Appends a batch to a random partition; returns `None` after the last produce.
     fn append(&mut self) -> Option<Batch> {
         let partition = self.random.usize(0..PARTITIONS);
         let batch = self.random.u64(1..=BATCH_MAX).min(self.remaining);
@@ -236,7 +237,7 @@ async fn produce<P: Produces>(
 fn acks_all<P: Produces>(produces: u64) -> anyhow::Result<f64> {
     let arena = Arena::<P>::open(1)?;
     warmed_up(produces, |log_end, produces| {
-        // Leaked, as requests of all contenders refer to it.
+        // Never freed, since requests of all contenders refer to it.
         let partitions: Box<[Progress]> = (0..PARTITIONS).map(|_| Progress::default()).collect();
         let partitions: &[Progress] = Box::leak(partitions);
         let waits = arena.waits.clone();
@@ -253,7 +254,7 @@ fn acks_all<P: Produces>(produces: u64) -> anyhow::Result<f64> {
 
 pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let count = run.sizes.operations as u64;
-    // Twice the rounds, as they are short.
+    // Rounds are short: do twice as many.
     for _ in 0..2 * run.sizes.rounds {
         let callbacks = contenders!(acks_all, Peer: Watermarks<u64>, Locked);
         run.each(&format!("{id}-callback"), "ns", &callbacks, count)?;

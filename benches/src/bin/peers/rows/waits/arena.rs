@@ -27,7 +27,7 @@ use crate::{
 
 /// The number of keys; requests wait under random keys.
 pub(super) const KEYS: u64 = 1000;
-/// The timeouts of a request that is completed soon, and of one that stays.
+/// The timeouts of a request that is completed soon, and of a request that stays.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
 /// A request counts as lost after this time.
@@ -39,7 +39,7 @@ pub(super) struct Arena<W> {
     pub(super) waits: Arc<W>,
 }
 
-/// A task of an arena, to be joined.
+/// A running task of an arena, to be joined.
 pub(super) struct Task<T>(mpsc::Receiver<T>);
 
 impl<W: Peer> Arena<W> {
@@ -62,7 +62,7 @@ impl<W: Peer> Arena<W> {
 
     /// Checks that the contender holds nothing. Call it after all requests have ended.
     pub(super) fn check_empty(&self) -> anyhow::Result<()> {
-        // Requests and keys, as far as the contender counts them.
+        // The contender counts requests and keys, as far as it can.
         let remaining = self.waits.remaining();
         ensure!(
             remaining == 0,
@@ -77,7 +77,7 @@ impl<W: Peer> Arena<W> {
         self.runtime.block_on(unconstrained(task))
     }
 
-    /// Starts a task without tokio's cooperative budget: it stands for many short tasks.
+    /// Starts a task without tokio's cooperative budget, since it stands for many short tasks.
     pub(super) fn spawn<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,
@@ -89,13 +89,13 @@ impl<W: Peer> Arena<W> {
         Task(ended)
     }
 
-    /// Starts a task on a thread of its own, so that it surely runs beside others and may block. (A
+    /// Starts a task on a thread of its own, where it surely runs beside others and may block. (A
     /// worker that blocks or does not yield can delay another task in its queue.)
     pub(super) fn thread<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,
     ) -> Task<T> {
-        // The runtime's time driver serves this thread, too.
+        // The runtime's time driver also serves this thread.
         let (sender, ended) = mpsc::channel();
         let runtime = self.runtime.clone();
         std::thread::spawn(move || {
@@ -109,7 +109,7 @@ impl<W: Peer> Arena<W> {
     /// # Errors
     /// When the task waits for a request that was lost.
     pub(super) fn join<T>(&self, task: Task<T>) -> anyhow::Result<T> {
-        // A task that panics drops its sender, which is no timeout.
+        // A task that panics drops its sender, which is not a timeout.
         let ended = task.0.recv_timeout(PATIENCE);
         if matches!(ended, Err(RecvTimeoutError::Timeout)) {
             // Dropping the runtime would wait for the task.
@@ -121,8 +121,8 @@ impl<W: Peer> Arena<W> {
 }
 
 /// Measures nanoseconds per operation over `count` operations, after an eighth as many to warm up.
-/// `work` gets the number of the first operation and how many to do, and returns how long they
-/// took.
+/// `work` gets the number of the first operation and the number of operations, and returns how long
+/// they took.
 pub(super) fn warmed_up(
     count: u64,
     work: impl Fn(u64, u64) -> anyhow::Result<u64>,
@@ -137,7 +137,7 @@ pub(super) fn check_completed<W: Peer>(progress: &Progress, requests: u64) -> an
     check_counts::<W>(progress.completed(), progress.ended(), requests)
 }
 
-/// Checks that all of `requests` were completed, and none given up.
+/// Checks that all `requests` were completed and none was given up.
 pub(super) fn check_counts<W: Peer>(
     completed: u64,
     ended: u64,
@@ -152,7 +152,7 @@ pub(super) fn check_counts<W: Peer>(
     Ok(())
 }
 
-/// Random keys out of [`KEYS`], which begin with `first`.
+/// Random keys out of the [`KEYS`] keys from `first` on.
 pub(super) struct Keys {
     random: Rng,
     first: u64,
@@ -174,7 +174,8 @@ impl Keys {
 /// Pending waits, in the order in which they were parked.
 pub(super) type Pending<'a, T = ()> = VecDeque<Pin<Box<dyn Future<Output = T> + Send + 'a>>>;
 
-/// Polls a wait for the first time, which registers it with its task; keeps it if it is pending.
+/// Polls a wait for the first time, which registers it with its task. Keeps the wait if it is
+/// pending.
 pub(super) async fn begin<'a, T>(
     mut wait: Pin<Box<impl Future<Output = T> + Send + 'a>>,
     pending: &mut Pending<'a, T>,
@@ -184,7 +185,7 @@ pub(super) async fn begin<'a, T>(
     }
 }
 
-/// Parks requests that stay, each under one random key, of those that begin with `first`.
+/// Parks requests that stay, each under one random key out of the [`KEYS`] keys from `first` on.
 pub(super) async fn park_all<'a, W: Waits>(
     waits: &'a W,
     request: Request,

@@ -1,12 +1,12 @@
-//! `observed`: what it costs to observe a purgatory. Operations are parked under one of 1000 keys
-//! and completed on one thread; the figure is that thread's processor time, over a second at least.
-//! *ours* is not observed. *rechecked* looks four times a second for what has waited as long, which
-//! none does. *timed* times each wait. *scraped* publishes and renders four times a second, to a
-//! Prometheus recorder. With `--features tracing` the events are compiled in and a subscriber receives
-//! them.
+//! `observed`: the cost of observing a purgatory. Operations are parked under one of 1000 keys and
+//! completed, on one thread; the figure is that thread's processor time, over a second at least.
+//! *ours* is not observed. *rechecked* looks four times a second for operations that have waited
+//! that long; none has. *timed* times each wait. *scraped* publishes to a Prometheus recorder and
+//! renders, four times a second. With `--features tracing` the events are compiled in and a
+//! subscriber receives them.
 //!
-//! `publish`: the time of publishing itself, with nothing parked, after a million endings, of
-//! rendering that, and with a million parked.
+//! `publish`: the time to publish with nothing parked, after a million endings, and with a million
+//! parked; and the time to render the million endings.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -35,7 +35,7 @@ enum Mode {
     Scraped,
 }
 
-/// An operation of 16 bytes that waits until the number in a cell has reached another.
+/// An operation of 16 bytes that waits until the number in a cell has reached the required one.
 struct Op {
     cell: &'static AtomicU64,
     required: u64,
@@ -65,7 +65,7 @@ impl Observed {
             builder = builder.recheck_every(SCRAPES);
         }
         let purgatory = builder.build()?;
-        // The first question for times starts the timing of waits.
+        // The first call of `times` starts the timing of waits.
         if matches!(mode, Mode::Timed | Mode::Scraped) {
             _ = purgatory.times();
         }
@@ -83,7 +83,7 @@ impl Observed {
         metrics::with_local_recorder(&self.recorder, || self.purgatory.publish());
     }
 
-    /// Publishes and renders four times a second, until `over`.
+    /// Publishes and renders four times a second, until `over` is set.
     fn scrape(&self, over: &AtomicBool) {
         while !over.load(Relaxed) {
             self.publish();
@@ -100,13 +100,14 @@ impl Observed {
         Ok(())
     }
 
-    /// Parks operations, each under a random key, and completes each at once.
+    /// Parks operations, each under a random key, and completes each immediately.
     fn park_and_complete(&self, operations: u64) -> Result<()> {
         let first = self.done.load(Relaxed) + 1;
         let mut keys = fastrand::Rng::with_seed(first);
         let mut completed = 0;
         for required in first..first + operations {
-            // Park it while its condition is false, then make that true and signal the key.
+            // Park it while its condition is false, then make the condition true and signal the
+            // key.
             let key = keys.u64(..KEYS);
             self.park(required, key, TIMEOUT)?;
             self.done.store(required, Relaxed);
@@ -141,7 +142,7 @@ fn observe(mode: Mode, sizes: Sizes) -> Result<f64> {
             anyhow::Ok((thread_cpu_ns() - begin_ns) / rounds)
         };
         let spent_ns = measured();
-        // The scraper stops whether that failed or not.
+        // Stop the scraper even if the work failed.
         over.store(true, Relaxed);
         if let Some(scraper) = scraper {
             scraper.thread().unpark();
@@ -180,7 +181,7 @@ pub(in crate::rows) fn publish(id: &'static str, run: &mut Run<'_>) -> Result<()
     observed.publish();
     add("nothing-parked", took_ms(|| observed.publish()));
 
-    // Publish and render what has ended since.
+    // Publish and render the endings since then.
     observed.park_and_complete(count)?;
     add("1m-ended", took_ms(|| observed.publish()));
     let mut page = String::new();
@@ -190,13 +191,13 @@ pub(in crate::rows) fn publish(id: &'static str, run: &mut Run<'_>) -> Result<()
     let right = page.contains(&format!("{line} {count}"));
     ensure!(right, "not {count} waits in\n{page}");
 
-    // Parked operations are walked.
+    // Publishing walks the parked operations.
     for number in 0..count {
         observed.park(u64::MAX, number % KEYS, HOUR)?;
     }
     add("1m-parked", took_ms(|| observed.publish()));
 
-    // All of them must still be there.
+    // All of them must still be parked.
     observed.done.store(u64::MAX, Relaxed);
     let mut completed = 0;
     for key in 0..KEYS {

@@ -1,9 +1,10 @@
 //! `hot-key`: a signal to a key under which 10 000 requests wait, none of them ready. It ends when
-//! each was checked and waits again. A future that the signal wakes checks in a task of its own.
+//! each request was checked and waits again. A future that the signal wakes checks in a task of its
+//! own.
 //!
-//! `bytes-per-parked-1key`: heap in use while a million requests of 16 bytes are parked under one
-//! random key of a thousand each, divided by their number. A future counts in its box, as in a task
-//! of its own, but without the task.
+//! `bytes-per-parked-1key`: heap in use while a million requests of 16 bytes are parked, divided by
+//! their number. Each waits under one random key of a thousand. A future counts in its box, as it
+//! would in a task of its own, but without the task.
 
 use std::sync::Arc;
 
@@ -19,9 +20,9 @@ use crate::{
     waits::{Waits, waits},
 };
 
-/// Checks in vain of one signal, for each signal of a round.
+/// A round sends as many signals as one signal makes checks in vain, divided by this.
 const CHECKS_A_SIGNAL: u64 = 100;
-/// The key under which they wait.
+/// The key under which the requests wait.
 const KEY: u64 = 7;
 
 /// Measures microseconds per signal.
@@ -36,7 +37,7 @@ pub(super) fn hot_key<W: Waits>(requests: usize) -> anyhow::Result<f64> {
     };
     let tasks: Vec<_> = (0..requests).map(park).collect();
 
-    // Signal them in vain, which is measured, and then for good.
+    // Signal them in vain, which is measured, and finally complete them.
     let checks = requests as u64 * W::VAIN_CHECKS;
     let us = arena.join(arena.spawn(signal_in_vain(arena.waits.clone(), progress, checks)))?;
 
@@ -49,13 +50,13 @@ pub(super) fn hot_key<W: Waits>(requests: usize) -> anyhow::Result<f64> {
     Ok(us)
 }
 
-/// Signals the hot key until all is measured, then completes the requests. Returns microseconds per
-/// signal, each of which makes `checks` checks in vain.
+/// Signals the hot key until all is measured, then completes the requests. Each signal makes
+/// `checks` checks in vain. Returns microseconds per signal.
 async fn signal_in_vain<W: Waits>(waits: Arc<W>, progress: &'static Progress, checks: u64) -> f64 {
-    // All have parked once each was checked.
+    // All requests have parked once each was checked.
     until_checked(progress, checks).await;
 
-    // A signal has ended once each was checked again.
+    // A signal has ended once each request was checked again.
     let signals = checks.div_ceil(CHECKS_A_SIGNAL);
     let before = progress.vain_checks();
     let clock = SystemClock::new();
@@ -98,7 +99,7 @@ pub(super) fn bytes_parked<W: Waits>(requests: usize) -> anyhow::Result<f64> {
     let ended = request.progress.ended();
     ensure!(ended == 0, "{}: {ended} ended while parked", W::NAME);
 
-    // All must have waited, and can be completed.
+    // All requests must have waited, and can be completed.
     arena.block_on(complete_all(waits, request, 0, pending, requests))?;
     arena.check_empty()?;
     Ok(counted.bytes / requests as f64)

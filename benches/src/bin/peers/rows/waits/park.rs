@@ -3,20 +3,21 @@
 //! keys. The row of two threads gives the cost per thread and needs two free processors: each thread
 //! has keys of its own (`other-keys`).
 //!
-//! `…-callback` compares our callbacks with those of the best by hand, and with the awaited future that
-//! programs have, boxed and polled like that of `…-future`; that compares awaited futures.
+//! `…-callback` compares our callbacks with the best hand-written callbacks, and with the awaited
+//! future that programs commonly have. That future is boxed and polled as in `…-future`, which
+//! compares awaited futures.
 //!
-//! The requests that stay parked meanwhile are completed at the end, and then the contender must be
+//! The requests that stay parked meanwhile are completed at the end; then the contender must be
 //! empty.
 //!
 //! Each thread has a runtime for tokio's timeouts. It parks a window of requests, makes them ready,
-//! signals the first key of each, and goes on when all have ended. Alone it awaits one after the
-//! other; a pending future is boxed, as it would be in a task of its own.
+//! signals the first key of each, and goes on when all have ended. A single thread awaits one
+//! request after the other; a pending future is boxed, as it would be in a task of its own.
 //!
-//! A thread beside another may park more windows before their requests have ended. Each of its
-//! futures is a task of its own, polled again only once its waker was called (see [`Tasks`]); the
-//! thread sleeps when no task is ready. Callbacks are no tasks and wake nothing, so a thread yields
-//! while it waits for those.
+//! One of two threads may park more windows before its requests have ended. Each of its futures is
+//! a task of its own, polled again only once its waker was called (see [`Tasks`]); the thread
+//! sleeps when no task is ready. Callbacks are no tasks and wake nothing, so a thread yields while
+//! it waits for them.
 
 use std::{
     pin::pin,
@@ -41,8 +42,8 @@ use crate::{
 
 /// The number of requests that a thread parks before it completes them.
 const WINDOW: u64 = 64;
-/// The number of its requests that may not have ended before a thread beside another waits for
-/// them. With only a window's worth, two threads run in lockstep.
+/// The number of its requests that may not have ended before one of two threads waits for them.
+/// With only one window, the threads would run in lockstep.
 const REMAINING_MAX: u64 = 8 * WINDOW;
 /// The first key under which the requests that stay wait.
 const OTHERS: u64 = 1 << 40;
@@ -68,7 +69,7 @@ pub(super) fn park<W: Waits>(work: Work) -> anyhow::Result<f64> {
     }
 }
 
-/// Does the work while others stay parked.
+/// Does the work while other requests stay parked.
 fn with_others<W: Waits, const K: usize>(work: Work) -> anyhow::Result<f64> {
     let arena = Arena::<W>::open(work.threads)?;
     let waits = &*arena.waits;
@@ -77,7 +78,7 @@ fn with_others<W: Waits, const K: usize>(work: Work) -> anyhow::Result<f64> {
     let parks = park_all(waits, others, OTHERS, &mut pending, work.others);
     arena.block_on(parks);
 
-    // The first time warms up.
+    // The first run warms up.
     together::<W, K>(&arena, work)?;
     let ns = together::<W, K>(&arena, work)?;
 
@@ -87,11 +88,12 @@ fn with_others<W: Waits, const K: usize>(work: Work) -> anyhow::Result<f64> {
     Ok(ns)
 }
 
-/// Does the work on threads that begin together; returns nanoseconds per request of the slowest.
+/// Does the work on threads that begin together. Returns nanoseconds per request of the slowest
+/// thread.
 fn together<W: Waits, const K: usize>(arena: &Arena<W>, of: Work) -> anyhow::Result<f64> {
     let together = Arc::new(Barrier::new(of.threads));
 
-    // A thread's clock starts when all are there.
+    // A thread's clock starts when all threads have arrived.
     let member = |thread: usize| {
         let keys = Keys::new(of.operations + thread as u64, thread as u64 * KEYS);
         let mut member = Member::<W, K> {
@@ -115,7 +117,7 @@ fn together<W: Waits, const K: usize>(arena: &Arena<W>, of: Work) -> anyhow::Res
         })
     };
 
-    // Start all before the first is joined.
+    // Start all threads before the first is joined.
     let members: Vec<_> = (0..of.threads).map(member).collect();
     let mut slowest_ns = 0.0;
     for member in members {
@@ -124,7 +126,7 @@ fn together<W: Waits, const K: usize>(arena: &Arena<W>, of: Work) -> anyhow::Res
     Ok(slowest_ns)
 }
 
-/// One thread's work.
+/// The work of one thread.
 struct Member<W, const K: usize> {
     waits: Arc<W>,
     progress: &'static Progress,
@@ -132,7 +134,7 @@ struct Member<W, const K: usize> {
 }
 
 impl<W: Waits, const K: usize> Member<W, K> {
-    /// Counts a request that is parked next.
+    /// Counts the request that is parked next.
     fn request(&mut self) -> Request {
         self.parked += 1;
         Request {
@@ -154,7 +156,7 @@ impl<W: Waits, const K: usize> Member<W, K> {
                 to_signal.push(keys[0]);
             }
 
-            // Make all of it ready, signal, and await each.
+            // Make the whole window ready, signal, and await each.
             self.progress.reach(self.parked);
             for key in to_signal.drain(..) {
                 waits.signal(key);
@@ -184,7 +186,7 @@ impl<W: Waits, const K: usize> Member<W, K> {
             // A task parks its request when it is first polled.
             run_woken(&mut tasks).await;
 
-            // Make all of the window ready, then signal.
+            // Make the whole window ready, then signal.
             self.progress.reach(self.parked);
             for key in to_signal.drain(..) {
                 waits.signal(key);
@@ -199,7 +201,7 @@ impl<W: Waits, const K: usize> Member<W, K> {
         run_woken(tasks).await;
         while self.parked.saturating_sub(self.progress.ended()) > remaining_max {
             if W::CALLS_BACK {
-                // The other thread may have no processor.
+                // The other thread may be waiting for a processor.
                 std::thread::yield_now();
                 yield_now().await;
             } else {
@@ -210,7 +212,7 @@ impl<W: Waits, const K: usize> Member<W, K> {
 }
 
 pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    // The row's name says what it does.
+    // The row's name states its work.
     let work = Work {
         threads: if id.contains("-2t-") { 2 } else { 1 },
         keys: if id.ends_with("-3keys") { 3 } else { 1 },

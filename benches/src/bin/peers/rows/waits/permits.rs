@@ -1,6 +1,6 @@
-//! `permits-…`: the time of a task that takes the one permit of a semaphore, with a timeout, and
+//! `permits-…`: the time in which a task takes the one permit of a semaphore, with a timeout, and
 //! returns it. In `permits-free` the permit is free. In `permits-queue` 64 tasks wait for it, and
-//! it goes from one to the next in the order that they came in; a task is polled again only once it
+//! it goes from one to the next in the order of their arrival; a task is polled again only once it
 //! is woken.
 
 use std::sync::{
@@ -30,10 +30,10 @@ const WINDOW: u64 = 64;
 
 /// A contender with one permit.
 trait OnePermit: Peer {
-    /// Returned when it is dropped.
+    /// The permit. Dropping it returns it.
     type Permit<'a>: Send;
 
-    /// Takes the permit, in turn; `None` if it did not come free in time.
+    /// Takes the permit, in turn; returns `None` if it did not come free in time.
     fn acquire(&self) -> impl Future<Output = Option<Self::Permit<'_>>> + Send;
 }
 
@@ -66,7 +66,7 @@ impl Peer for TokioSemaphore {
     }
 
     fn remaining(&self) -> usize {
-        1 - self.0.available_permits() // it does not tell how many wait
+        1 - self.0.available_permits() // it does not report how many wait
     }
 }
 
@@ -89,15 +89,15 @@ async fn take_free<P: OnePermit>(permits: Arc<P>, requests: u64) -> u64 {
     clock.now_ns()
 }
 
-/// Waits for the permit as the one of this number, and returns it.
+/// Waits for the permit as task `number` in line, and returns it.
 async fn take_in_turn<P: OnePermit>(permits: &P, number: u64, served: &AtomicU64) {
     let permit = permits.acquire().await;
     assert!(permit.is_some(), "the permit comes free in time");
     assert_eq!(served.fetch_add(1, Relaxed), number, "out of turn");
 }
 
-/// Queues tasks for the permit and lets them have it, a window at a time; returns how long that
-/// took, in nanoseconds.
+/// Queues tasks for the permit and serves them all, a window at a time; returns how long that took,
+/// in nanoseconds.
 async fn take_queued<P: OnePermit>(permits: Arc<P>, requests: u64) -> u64 {
     let clock = SystemClock::new();
     let served = AtomicU64::new(0);
@@ -110,7 +110,7 @@ async fn take_queued<P: OnePermit>(permits: Arc<P>, requests: u64) -> u64 {
         }
         run_woken(&mut tasks).await;
         assert_eq!(served.load(Relaxed), window, "the permit was held");
-        // 2. It is returned, and goes from task to task.
+        // 2. The permit is returned, and goes from task to task.
         drop(held);
         run_until(&mut tasks, 0).await;
     }
@@ -118,7 +118,7 @@ async fn take_queued<P: OnePermit>(permits: Arc<P>, requests: u64) -> u64 {
     clock.now_ns()
 }
 
-/// Measures nanoseconds per request: of these many, which find the permit free or do not.
+/// Measures nanoseconds per request, for this many requests, with the permit free or not.
 fn time_each<P: OnePermit>((requests, is_free): (u64, bool)) -> anyhow::Result<f64> {
     let arena = Arena::<P>::open(1)?;
     warmed_up(requests, |_, requests| {
@@ -136,7 +136,7 @@ fn time_each<P: OnePermit>((requests, is_free): (u64, bool)) -> anyhow::Result<f
 
 pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let asking = (run.sizes.operations as u64, id.ends_with("-free"));
-    // Twice the rounds, as they are short.
+    // Rounds are short: do twice as many.
     for _ in 0..2 * run.sizes.rounds {
         let contenders = contenders!(time_each, Peer: Permits, TokioSemaphore);
         run.each(id, "ns", &contenders, asking)?;

@@ -30,7 +30,7 @@ const DATA_WITHIN_MS: u64 = 400;
 const LEAST: Duration = Duration::from_millis(1);
 const QUANTILES: [(&str, f64); 2] = [("p50", 0.5), ("p99", 0.99)];
 
-/// A partition's storage: the moment at which data was appended, 0 before that.
+/// The storage of a partition: the moment at which data was appended, or 0 before that.
 #[derive(Default)]
 struct Partition(AtomicU64);
 
@@ -58,7 +58,7 @@ async fn poll(partition: &Partition, clock: &SystemClock) -> bool {
         if partition.has_data() {
             return true;
         }
-        // Sleep for half of what remains: ever shorter towards the end.
+        // Sleep for half of the remaining time, ever shorter towards the end.
         let remaining = Duration::from_nanos(end_ns.saturating_sub(clock.now_ns()));
         if remaining < LEAST {
             return false;
@@ -72,15 +72,15 @@ async fn poll(partition: &Partition, clock: &SystemClock) -> bool {
 struct Fetches {
     partitions: Arc<[Partition]>,
     clock: SystemClock,
-    /// `None` to poll.
+    /// `None` in the polling loop.
     purgatory: Option<Purgatory<usize, BoxedOperation>>,
 }
 
 impl Fetches {
-    /// Fetches from a partition; returns the moment of the answer, or `None` when there was none in
-    /// time. The data arrives after `arrival`.
+    /// Fetches from a partition; returns the moment of the answer, or `None` if none came in time.
+    /// The data arrives after `arrival`.
     async fn fetch(self, at: usize, arrival: Duration) -> anyhow::Result<Option<u64>> {
-        // The data arrives meanwhile, from another task.
+        // Another task appends the data meanwhile.
         let appends = tokio::spawn(self.clone().append(at, arrival));
         let found = match &self.purgatory {
             None => poll(&self.partitions[at], &self.clock).await,
@@ -126,7 +126,7 @@ fn measure(purgatory: Option<Purgatory<usize, BoxedOperation>>) -> anyhow::Resul
         tasks.push(runtime.spawn(fetches.clone().fetch(at, arrival)));
     }
 
-    // Each must be answered, however late.
+    // Each fetch must be answered, however late.
     let mut late = histogram();
     for (task, partition) in tasks.into_iter().zip(&*fetches.partitions) {
         let answered_ns = runtime.block_on(task)??;

@@ -1,5 +1,5 @@
-//! `replica-set-3`: reports of the three members of a group, all of which are needed, one after the
-//! other, while nothing waits. The figure is for one report.
+//! `replica-set-3`: the reports of the three members of a group, one after the other, while nothing
+//! waits. All three members have to report. The figure is the time for one report.
 
 use std::collections::BTreeMap;
 
@@ -25,11 +25,11 @@ const GROUPS: usize = 64;
 
 /// A contender in which the members of a group report offsets.
 trait Quorums: Peer {
-    /// Makes a group whose members have reported nothing, and all of which have to report. It is
-    /// called once for each group.
+    /// Makes a group whose members have reported nothing and all have to report. Called once for
+    /// each group.
     fn set(&self, group: usize, members: usize);
 
-    /// Records what a member has, and completes the writes that enough members have.
+    /// Records a member's offset, and completes the writes that enough members have.
     fn report(&self, group: usize, member: usize, has: u64);
 
     /// Returns the highest offset that all members of a group have.
@@ -50,14 +50,15 @@ impl Peer for ReplicaSets<u64, usize> {
 
 impl Quorums for ReplicaSets<u64, usize> {
     fn set(&self, group: usize, members: usize) {
-        // In its first epoch all values count.
+        // In the first epoch all values count.
         let of = (0..members).map(|member| (member, 0));
         let begun = self.set(&(group as u64), 0, of, 0, Rule::at_least(members));
         _ = begun.expect("a group that is new");
     }
 
     fn report(&self, group: usize, member: usize, has: u64) {
-        // A member that reports after the others have completed the write has no less than they.
+        // A member that reports after the others have completed the write has at least their
+        // offset.
         let reported = self.in_epoch(&(group as u64), 0).report(&member, has);
         _ = reported.expect("a member of the group");
     }
@@ -68,7 +69,7 @@ impl Quorums for ReplicaSets<u64, usize> {
 }
 
 /// A hand-written group: its waiting writes, by offset and a number that makes the key unique, and
-/// the offsets that its members have, all of which are needed.
+/// the offset of each member. A write needs all members.
 #[derive(Default)]
 struct Group {
     writes: BTreeMap<(u64, u64), Request>,
@@ -82,7 +83,7 @@ impl Group {
         self.has.iter().copied().min().unwrap_or(0)
     }
 
-    /// Records what a member has; returns the writes that all members have.
+    /// Records a member's offset; returns the writes that all members have.
     #[inline]
     fn report(&mut self, member: usize, has: u64) -> SmallVec<[Request; 8]> {
         self.has[member] = has;
@@ -97,9 +98,9 @@ impl Group {
     }
 }
 
-/// The hand-written version, called back without the lock: for each group a mutex over what its
-/// members have and a `BTreeMap` of what waits. It has no timeouts, which favours it. It is inlined,
-/// wherever the compiler puts the row.
+/// The hand-written version: for each group, a mutex over the members' offsets and a `BTreeMap` of
+/// waiting writes. It calls back without the lock. It has no timeouts, which favours it. It is
+/// inlined, in whichever codegen unit the compiler puts the row.
 struct Locked(Box<[CachePadded<Mutex<Group>>]>);
 
 impl Peer for Locked {
@@ -142,7 +143,7 @@ fn report<Q: Quorums>(reports: u64) -> anyhow::Result<f64> {
     warmed_up(reports, |first, reports| {
         let clock = SystemClock::new();
         for report in first..first + reports {
-            // Each offset is reported by one after the other.
+            // The members report each offset one after the other.
             let member = (report % MEMBERS) as usize;
             arena.waits.report(0, member, report / MEMBERS + 1);
         }

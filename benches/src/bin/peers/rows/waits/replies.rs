@@ -1,8 +1,8 @@
 //! `replies-…`: the time of a request under a fresh number, from its registration until its reply
-//! was taken. On one thread (`1t`) 64 requests are made, answered and awaited in turn. On two
-//! (`2t`) one thread asks and awaits, the other answers, at most 512 requests behind and 64 at a
-//! time. Each request is a task, polled again only once its reply wakes it; a thread sleeps while
-//! it has nothing to do. The row needs two free processors.
+//! is taken. On one thread (`1t`) 64 requests are made, answered and awaited in turn. On two (`2t`)
+//! one thread asks and awaits; the other answers, 64 at a time and at most 512 requests behind.
+//! Each request is a task, polled again only once its reply wakes it; a thread sleeps while it has
+//! nothing to do. The row needs two free processors.
 
 use std::{
     future::poll_fn,
@@ -43,8 +43,8 @@ const AHEAD_MAX: usize = 512;
 
 /// A contender in which requests wait for replies, by number.
 pub(super) trait Asks: Peer {
-    /// Registers a request, whose reply may be delivered from now on. The future yields the reply;
-    /// `None` if there was none in time.
+    /// Registers a request, whose reply may be delivered from now on. The future yields the reply,
+    /// or `None` if none came in time.
     fn ask(&self, number: u64) -> impl Future<Output = Option<u64>> + Send;
 
     /// Delivers a reply; false when no request waits for it.
@@ -80,7 +80,7 @@ impl Asks for Replies<u64, u64> {
 #[derive(Default)]
 struct Oneshots(DashMap<u64, oneshot::Sender<u64>, RandomState>);
 
-/// A place on the map.
+/// An entry of the map.
 struct Registered<'a> {
     oneshots: &'a Oneshots,
     number: u64,
@@ -126,7 +126,7 @@ impl Asks for Oneshots {
     }
 }
 
-/// Waiting requests in order of their numbers, of which `next` is the first.
+/// Waiting requests in the order of their numbers; `next` is the number of the first.
 struct Asked<'a> {
     replies: Pending<'a, Option<u64>>,
     next: u64,
@@ -151,7 +151,7 @@ impl<'a> Asked<'a> {
         while self.replies.len() > pending_max {
             match poll_once(self.replies[0].as_mut()).await {
                 Poll::Pending => backoff.snooze(),
-                // In order of the numbers, each with its own answer.
+                // Replies come in the order of the numbers, each to its own request.
                 Poll::Ready(reply) => {
                     assert_eq!(reply, Some(!self.next), "a wrong reply");
                     self.next += 1;
@@ -177,7 +177,7 @@ async fn ask_alone<A: Asks>(asks: Arc<A>, first: u64, requests: u64) -> u64 {
     let end = first + requests;
     for window in (first..end).step_by(WINDOW as usize) {
         let numbers = window..end.min(window + WINDOW);
-        // Ask a window, answer it, and await it.
+        // Ask a window of requests, answer it, and await it.
         for number in numbers.clone() {
             asked.ask(&*asks, number).await;
         }
@@ -187,15 +187,15 @@ async fn ask_alone<A: Asks>(asks: Arc<A>, first: u64, requests: u64) -> u64 {
     clock.now_ns()
 }
 
-/// Makes a request, counts it and checks its reply: a task of the first of two threads.
+/// Makes a request, counts it and checks its reply: a task of the asking thread.
 async fn request<A: Asks>(asks: &A, number: u64, registered: &AtomicU64) {
     let reply = asks.ask(number);
     registered.fetch_add(1, Relaxed);
     assert_eq!(reply.await, Some(!number), "a wrong reply");
 }
 
-/// Makes and awaits the requests, on the first of two threads; returns how long that took, in
-/// nanoseconds. Each window that waits is told to the other thread.
+/// Makes and awaits the requests, on the asking thread, and sends the numbers of each waiting
+/// window to the other thread. Returns how long that took, in nanoseconds.
 async fn asker<A: Asks>(
     asks: Arc<A>,
     first: u64,
@@ -212,7 +212,8 @@ async fn asker<A: Asks>(
             tasks.push(request(&*asks, number, &registered));
         }
         // A task registers its request when it is first polled; then it may be answered. One run
-        // polls as many tasks as there are, and woken ones may be among these.
+        // polls as many tasks as there are, and some of these may be woken ones instead of new
+        // ones.
         while registered.load(Relaxed) < numbers.end {
             run_woken(&mut tasks).await;
         }
@@ -223,11 +224,12 @@ async fn asker<A: Asks>(
     clock.now_ns()
 }
 
-/// Measures nanoseconds per request: of these many, on one thread or on two.
+/// Measures nanoseconds per request, for this many requests on one thread or on two.
 fn time_each<A: Asks>((requests, threads): (u64, usize)) -> anyhow::Result<f64> {
     let arena = Arena::<A>::open(1)?;
     warmed_up(requests, |first, requests| {
-        // On two threads the first tells the second what waits; that sleeps while nothing does.
+        // On two threads, the asking thread sends the numbers that wait; the other sleeps while
+        // none do.
         let asks = arena.waits.clone();
         let ns = if threads == 1 {
             arena.join(arena.spawn(ask_alone(asks, first, requests)))?
@@ -251,7 +253,7 @@ fn time_each<A: Asks>((requests, threads): (u64, usize)) -> anyhow::Result<f64> 
 pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let threads = if id.ends_with("-2t") { 2 } else { 1 };
     let asking = (run.sizes.operations as u64, threads);
-    // Twice the rounds, as they are short.
+    // Rounds are short: do twice as many.
     for _ in 0..2 * run.sizes.rounds {
         let contenders =
             contenders!(time_each, Peer: Replies<u64, u64>, Oneshots, Slots<()>, Slots<Instant>);

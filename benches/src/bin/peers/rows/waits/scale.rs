@@ -1,5 +1,5 @@
-//! `scale-…`: what one operation more costs among many. A million requests wait under random ones
-//! of a tenth as many keys, each under one key or three. An operation completes a random one and
+//! `scale-…`: the cost of one more operation among many. A million requests wait under random keys
+//! out of a tenth as many, each under one key or three. An operation completes a random request and
 //! parks another in its place: by its id (`scale-id-…`), or by an event of one of its keys, which
 //! also checks all others under that key (`scale-event-…`). One thread does that (`1t`).
 //!
@@ -31,14 +31,15 @@ use tokio::{
 use super::arena::HOUR;
 use crate::{contender::contenders, results::OURS, rows::row::Run};
 
-/// The number that names no request.
+/// The number of no request.
 const NONE: u32 = 0;
 
-/// What the requests wait for, and counts of their ends. It has cache lines of its own.
+/// The condition that the requests wait for, and counts of their ends. It has cache lines of its
+/// own.
 #[derive(Default)]
 #[repr(align(128))]
 struct Owner {
-    /// The request that the next check finds ready.
+    /// The number of the request that the next check finds ready.
     ready: AtomicU32,
     completed: AtomicU64,
     given_up: AtomicU64,
@@ -48,7 +49,7 @@ struct Owner {
 #[derive(Clone, Copy)]
 struct Request {
     owner: &'static Owner,
-    /// Its place among all, counted from 1.
+    /// The request's number, counted from 1.
     number: u32,
 }
 
@@ -87,7 +88,7 @@ trait Holds: Sized + Send + Sync {
     /// Checks all requests under `key` and completes those that are ready.
     fn signal(&self, key: u32);
 
-    /// Returns how many requests wait, each as often as the contender lists it.
+    /// Returns the number of waiting requests, each counted as often as the contender lists it.
     fn len(&self) -> usize;
 }
 
@@ -101,7 +102,7 @@ impl DelayedOperation for Request {
     }
 }
 
-/// Ours: a purgatory with its defaults, each request a callback.
+/// Ours: a purgatory with its defaults, in which each request is a callback.
 impl Holds for Purgatory<u32, Request> {
     type Id = OperationId;
 
@@ -128,9 +129,9 @@ impl Holds for Purgatory<u32, Request> {
 }
 
 /// The hand-written map: lists by key in a `DashMap`, and tokio's `sleep` for each request, whose
-/// waker expires it. What ends leaves all its lists and its timer, as with ours. An event checks
-/// under the lock of the map's shard, which favours it: the check may use no other lock, must be
-/// short, and may not call back into the map.
+/// waker expires it. A request that ends leaves all its lists and its timer, as in ours. An event
+/// checks under the lock of the map's shard, which favours it: the check may use no other lock,
+/// must be short, and may not call back into the map.
 struct Hand(Arc<Lists>);
 
 type Lists = DashMap<u32, Vec<Arc<Waiting>>, RandomState>;
@@ -145,12 +146,12 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Ends the request once, and removes what is kept of it. Called with no list locked.
+    /// Ends the request once, and removes it from the lists. Called with no list locked.
     fn end(self: &Arc<Self>, completed: bool) {
         if self.over.swap(true, Ordering::AcqRel) {
             return;
         }
-        // Stop the timer without the lock.
+        // Drop the timer without the lock.
         let timer = self.timer.lock().take();
         drop(timer);
         // A key goes with its last request.
@@ -166,7 +167,7 @@ impl Waiting {
     }
 }
 
-/// The timer's waker: the time is up.
+/// The timer's waker: the request's time is up.
 impl Wake for Waiting {
     fn wake(self: Arc<Self>) {
         self.end(false);
@@ -189,14 +190,14 @@ impl Holds for Hand {
             timer: Mutex::default(),
             lists: self.0.clone(),
         });
-        // Start the timer, which the first poll does.
+        // Start the timer: the first poll does that.
         let mut timer = Box::pin(sleep(HOUR));
         let waker = Waker::from(waiting.clone());
         let over = timer.as_mut().poll(&mut Context::from_waker(&waker));
         ensure!(over.is_pending(), "an hour is over");
         *waiting.timer.lock() = Some(timer);
 
-        // List it. An event before that has not seen it: check again.
+        // List the request. An event before that has not seen it: check again.
         for &key in keys {
             self.0.entry(key).or_default().push(waiting.clone());
         }
@@ -227,7 +228,7 @@ impl Holds for Hand {
     }
 }
 
-/// Requests and timers refer to each other: what still waits is let go.
+/// Drops the timers, since requests and timers refer to each other.
 impl Drop for Hand {
     fn drop(&mut self) {
         let mut timers = Vec::new();
@@ -246,7 +247,7 @@ struct Work {
     by_event: bool,
     /// The number of keys under which a request waits: one or three.
     keys: usize,
-    /// Requests that wait, and operations of a round.
+    /// The number of requests that wait, and of operations in a round.
     parked: usize,
     operations: usize,
 }
@@ -267,7 +268,7 @@ struct Parked<I> {
 }
 
 impl<H: Holds> Member<H> {
-    /// Parks all of them. The owner is never freed, as requests refer to it.
+    /// Parks all requests. The owner is never freed, since requests refer to it.
     fn new(work: Work) -> anyhow::Result<Self> {
         let mut member = Member {
             parked: Vec::new(),
@@ -318,7 +319,7 @@ impl<H: Holds> Member<H> {
             self.holds.complete(&parked.id);
         }
         owner.ready.store(NONE, Ordering::Release);
-        // It ended once, and no other did.
+        // The request must have ended once, and no other request with it.
         let completed = owner.completed.load(Ordering::Acquire);
         let given_up = owner.given_up.load(Ordering::Relaxed);
         ensure!(given_up == 0, "{}: {given_up} were given up", H::NAME);
@@ -349,9 +350,9 @@ fn replace<H: Holds>(work: Work) -> anyhow::Result<f64> {
 }
 
 pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    // The row's name says what it does.
+    // The row's name states its work.
     let contenders = contenders!(replace, Holds: Purgatory<u32, Request>, Hand);
-    // Half of the rounds, as each parks all requests again.
+    // A round parks all requests again: do half as many.
     for _ in 0..run.sizes.rounds.div_ceil(2) {
         for keys in [1, 3] {
             let work = Work {

@@ -31,12 +31,12 @@ struct Slot<D> {
 }
 
 enum State {
-    /// The waker is there once the request was polled.
+    /// The waker is present once the request was polled.
     Waiting(Option<Waker>),
     Replied(u64),
 }
 
-/// A request with a slot. Yields the reply, or `None` after a sweep took its slot.
+/// A request with a slot. Yields the reply, or `None` after a sweep has removed its slot.
 struct Registered<'a, D> {
     map: &'a Map<D>,
     number: u64,
@@ -104,7 +104,7 @@ impl<D> Future for Registered<'_, D> {
 }
 
 impl<D> Registered<'_, D> {
-    /// Removes the slot; returns a reply that is in it.
+    /// Removes the slot; returns the reply in it, if any.
     fn give_up(&mut self) -> Option<u64> {
         if self.ended {
             return None;
