@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts what an operation costs: instructions, atomic instructions and misses of the first data cache.
+"""Counts the cost of an operation: instructions, atomic instructions and misses of the first data cache.
 
     benches/instructions.py                   builds `peers` and counts each row, ours and hand-written
     benches/instructions.py BEFORE AFTER      counts the same with two builds of `peers`, and compares
@@ -8,12 +8,12 @@
 
 A clock says little on a shared machine; counts differ by some hundredth from run to run (hash
 seeds and the bucket of a deadline vary). Each figure is the difference between two runs of `peers`, one
-with few operations and one with many, divided by the operations in between, so that starting and
-ending the process does not count. Both are medians of three runs. All threads count: the reaper's and
-the runtime's, too.
+with few operations and one with many, divided by the difference in operations, so that starting and
+ending the process does not count. Both are medians of three runs. All threads count, including the
+reaper's and the runtime's.
 
 Callgrind executes the program and models a 32 KiB first-level cache, 8-way, with lines of 64 bytes,
-whatever the machine has. A locked instruction or an exchange with memory counts as atomic (x86-64). Wants
+whatever the machine has. A locked instruction or an exchange with memory counts as atomic (x86-64). Needs
 valgrind and binutils, and takes about ten minutes a build.
 """
 import argparse
@@ -30,11 +30,11 @@ import tempfile
 FEW = 4096
 MANY = 20480
 
-# Runs of which the median counts.
+# The number of runs; their median counts.
 RUNS = 3
 
-# What a row does with N operations a round: `park` and `queue-…` warm up with as many; the others warm up
-# with an eighth, and have two rounds for each that is asked for. Each of two threads parks N.
+# The work of a row, for N operations a round: `park` and `queue-…` warm up with N; the others warm up with
+# an eighth of N, and do two rounds for each that is requested. With two threads, each parks N.
 PARK = 2.0
 PARK_TWO = 2 * PARK
 OTHERS = 2 * (1 + 1 / 8)
@@ -55,7 +55,7 @@ ROWS = [
     ("queue-poll-idle", QUEUE, ["ours", "delay-queue"]),
 ]
 
-# What waits as a future under one key, and for a reply, beside the best by hand.
+# Contenders in which requests wait under one key, or for a reply, with the best by hand.
 FUTURES = ["ours", "dashmap-oneshot", "wakers-timeout", "wakers-sweep"]
 CALLBACKS = ["ours", "dashmap-oneshot", "callbacks-sweep"]
 REPLIES = ["ours", "dashmap-oneshot", "slots-timeout", "slots-sweep"]
@@ -99,7 +99,7 @@ class Atomics:
 
     @staticmethod
     def disassembled(path):
-        # Callgrind calls the code that it cannot name `???`; the kernel's page is not a file either.
+        # Callgrind writes `???` for code that it cannot name; the kernel's page is not a file either.
         if not pathlib.Path(path).is_file():
             return frozenset()
         command = ["objdump", "--disassemble", "--no-show-raw-insn", path]
@@ -109,7 +109,7 @@ class Atomics:
 
 
 def counted(profile, atomics):
-    """Sums up a profile of callgrind's, a line for each instruction."""
+    """Sums up a profile of callgrind, which has a line for each instruction."""
     column = {}
     here = frozenset()
     calls = False
@@ -120,7 +120,7 @@ def counted(profile, atomics):
         elif line.startswith("ob="):
             here = atomics.of(line[3:].strip())
         elif line.startswith("calls="):
-            # The line below a call has what the callee cost, which counts where it is spent.
+            # The line below a call has the callee's cost, which is counted in the callee.
             calls = True
         elif line.startswith("0x"):
             if calls:
@@ -129,7 +129,7 @@ def counted(profile, atomics):
             fields = line.split()
 
             def event(name):
-                # Zeros at the end of a line are left out.
+                # Callgrind leaves out zeros at the end of a line.
                 at = column[name]
                 return int(fields[at]) if at < len(fields) else 0
 
@@ -156,7 +156,7 @@ def run(binary, measure, contender, operations, atomics):
         peers = [str(binary), "--rounds", "1", "--operations", str(operations)]
         peers += ["--only", measure, "--contender", contender]
         done = subprocess.run(callgrind + peers, capture_output=True, text=True)
-        # A wrong name or a failed self-check would count nothing that means anything.
+        # After a wrong name or a failed self-check the counts would mean nothing.
         if done.returncode != 0 or measure not in done.stdout:
             sys.exit(f"{' '.join(peers)} failed:\n{done.stdout}{done.stderr}")
         with open(profile, encoding="utf-8") as lines:
@@ -164,7 +164,7 @@ def run(binary, measure, contender, operations, atomics):
 
 
 def cost(binary, measure, factor, contender, atomics):
-    """The cost of one operation."""
+    """Returns the cost of one operation."""
     few = median_of_runs(binary, measure, contender, FEW, atomics)
     many = median_of_runs(binary, measure, contender, MANY, atomics)
     operations = (MANY - FEW) * factor
@@ -172,7 +172,7 @@ def cost(binary, measure, factor, contender, atomics):
 
 
 def table(rows, binaries):
-    """Prints a Markdown table, each line as soon as it is known."""
+    """Prints a Markdown table, each line as soon as it is counted."""
     compared = len(binaries) > 1
     head = ["row", "contender"] + ["build"] * compared
     head += ["instructions", "atomics", "D1 misses"] + ["times the first"] * compared

@@ -6,17 +6,17 @@
 
 Valgrind's lackey lists each instruction and each access to memory of the program `peers --calls`, which makes the
 calls one after the other on one thread. The rest is a model. There are N processors, each with a cache that
-loses nothing. Each call runs on one of them, drawn at random, alone: nobody waits for a lock. A line *moves*
-when the processor that reads or writes it does not have it while another does, or when it writes a line that
-another has, too. The reply of `Replies` is taken where it was expected. `home` has the calls on a key all on
-one processor, as when each thread has keys of its own.
+loses nothing. Each call runs alone on one of them, drawn at random, so no call waits for a lock. A line *moves*
+when a processor reads or writes it without having it while another processor has it, and when a processor writes
+a line that another has as well. The reply of `Replies` is taken where it was expected. In `home`, all calls on a
+key run on one processor, as when each thread has keys of its own.
 
-Left out are the stack, thread-locals, the allocator's cache of the thread, and what belongs to the program
-itself: the operations' conditions and counts. A lock hold is a pair of atomic accesses to one byte, as a
-mutex of parking_lot takes them. `held` are the instructions between the two.
+The stack, thread-locals, the allocator's cache of the thread, and the program's own data (the operations'
+conditions and counts) are left out. A lock hold is a pair of atomic accesses to one byte, as a mutex of
+parking_lot makes them. `held` counts the instructions between the two.
 
 Figures are means of a call; an expiry is one of 512 that are due at once, and includes its share of the
-visits to all shards. Wants valgrind, binutils (x86-64) and 1 GB for temporary files, and takes some minutes.
+visits to all shards. Needs valgrind, binutils (x86-64) and 1 GB for temporary files, and takes some minutes.
 """
 import argparse
 import collections
@@ -32,7 +32,7 @@ PROCESSORS = [1, 2, 4, 16, 64]
 # The kinds of calls, in the order of their marks in `peers --calls`; the first mark ends a call.
 KINDS = ["end", "Other", "Park", "Event", "Advance", "Expect", "Deliver", "Take", "Cancel", "Expire"]
 KINDS += ["ParkThree", "EventThree"]
-# Those of the table, each with its name and the number of operations of a call.
+# The kinds in the table, each with its name and the number of operations of a call.
 ROWS = [
     ("Park", "park, one key", 1),
     ("Event", "event, one waiter", 1),
@@ -48,12 +48,12 @@ ROWS = [
 
 LINE = 64
 
-# What one call did.
+# The counts of one call.
 Call = collections.namedtuple("Call", "kind instructions atomics holds held lines")
 
 
 class Places:
-    """Where things are in the process, as the program said."""
+    """The places in the process's memory, as the program printed them."""
 
     def __init__(self, said):
         words = dict(line.split(" ", 1) for line in said if not line.startswith("call "))
@@ -131,13 +131,13 @@ def moved(calls, keys, processors, home):
     Counter({'Park': 2, 'Event': 1})
     """
     draw = random.Random(1)
-    # By line, the processors that have it, as bits.
+    # The processors that have a line, as bits, by line.
     having = {}
     expected_on = {}
     moves = collections.Counter()
     for call, key in zip(calls, keys):
         here = key % processors if home else draw.randrange(processors)
-        # Timers expire on a thread of their own, and an answer is taken where it was expected.
+        # Timers expire on a thread of their own, and a reply is taken where it was expected.
         if call.kind == "Expire":
             here = 0
         elif call.kind == "Expect":

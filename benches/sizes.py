@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What each form adds to a binary: a table of KB, with the default features and without metrics.
+"""Prints a table of the KB that each form adds to a binary, with the default features and without metrics.
 
-Builds programs that use one form each, in a project of its own under target/sizes, with `--release` and
-`strip = true`; subtracts a program that does the same by hand, with a thread, a lock, a map and channels.
+Builds programs that use one form each, in a project of their own under target/sizes, with `--release` and
+`strip = true`; subtracts the size of a program that does the same by hand, with a thread, a lock, a map and channels.
 """
 
 import shutil
@@ -36,7 +36,7 @@ BY_HAND = """
     thread::spawn(move || theirs.lock().unwrap().remove(&1).map(|sender| sender.send(7)));
     println!("{:?}", receiver.recv_timeout(SECOND));"""
 
-# By what a reader takes: the program's main.
+# The `main` of a program, by the form that it uses.
 FORMS = {
     "`SystemTimer`, a task": """
     let (sender, receiver) = mpsc::channel();
@@ -68,7 +68,7 @@ FORMS = {
 
 
 def write_programs(mains):
-    """Writes a program for each main, named by its number."""
+    """Writes a program for each `main`, named by its number."""
     programs = PROJECT / "src/bin"
     programs.mkdir(parents=True, exist_ok=True)
     (PROJECT / "Cargo.toml").write_text(MANIFEST)
@@ -81,7 +81,7 @@ def write_programs(mains):
 
 
 def sizes(count, features):
-    """Builds the programs with these features; returns the bytes of each."""
+    """Builds the programs with these features; returns their sizes in bytes."""
     print(f"building {count} programs: {' '.join(features) or 'default features'}", file=sys.stderr)
     subprocess.run(["cargo", "build", "--quiet", "--release", *features], cwd=PROJECT, check=True)
     return [(PROJECT / f"target/release/program{number}").stat().st_size for number in range(count)]

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Measures, keeps what the benches printed in benches/results, and writes it into the pages.
+"""Runs the benches, keeps the tables that they print in benches/results, and writes them into the pages.
 
     benches/tables.py measure [NAME ...]   run the commands of these records, or of all; then write the pages
     ... | benches/tables.py record NAME    keep the Markdown tables that a command prints
     benches/tables.py                      write the tables between the marks of the pages
     benches/tables.py --check              fail if a page has other figures
 
-A mark is a line <!-- NAME --> before and a line <!-- end --> after; above a table stands when, of which commit and
-on which machine it was made, unless as the first. README's are the rows of COSTS, those of `peers` and `bytes` the
-rows of ASKED, each beside the best of what programs have and the best by hand; of other records a page may have fewer
-rows and columns. Times want a quiet machine, counts (COUNTED) do not.
+A mark is a line <!-- NAME --> before a table and a line <!-- end --> after it. A line above each table names its date,
+commit and machine, unless they are those of the first table. README's table has the rows of COSTS. The tables of
+`peers` and `bytes` have the rows of ASKED, each with the best of what programs have and the best by hand. Of other
+records a page may show fewer rows and columns. Times need a quiet machine; counts (COUNTED) do not.
 """
 
 import os
@@ -38,12 +38,12 @@ COMMANDS = {
     "sizes": "benches/sizes.py",
 }
 
-# What README quotes: the row, in words, and the row of `peers`.
+# The rows that README quotes: each in words, and the row of `peers`.
 COSTS = [("park and complete, a callback", "park-complete-1key-callback"),
          ("park and complete, a future", "park-complete-1key-future"),
          ("expect a reply and deliver it", "replies-1t")]
 
-# The rows of `peers` and `bytes` that readers ask about; the records have all.
+# The rows of `peers` and `bytes` that the pages show; the records have all rows.
 ASKED = """
 schedule-cancel-1t-1m random-replace-1m lateness-1m-per-s-p99 park-complete-1key-callback
 park-complete-3keys-callback park-complete-2t-other-keys-callback park-complete-1key-future
@@ -54,7 +54,7 @@ make-drop-future
 bytes-per-timer bytes-per-parked-1key-callback bytes-per-parked-1key-future bytes-idle-callback bytes-100-future
 """.split()
 
-# The rows and columns of counted records that readers ask about.
+# The rows and columns of counted records that the pages show.
 COUNTED_ROWS = {
     "instructions": """park-complete-1key-callback acks-all-1t-callback acks-all-1t-future replica-set-3 permits-queue
                        queue-insert-remove""".split(),
@@ -68,11 +68,11 @@ COLUMNS = {
     "lines": ["call", "instructions", "held", "lock holds", "moves, 64"],
 }
 
-# Contenders that an expert writes for the one purpose; the others are what programs have.
+# Contenders that an expert writes for one purpose; the others are what programs commonly have.
 BY_HAND = ["btree-map", "callbacks-sweep", "mutex-oneshot", "slots-sweep", "slots-timeout", "wakers-sweep",
            "wakers-timeout"]
 
-# What is compared with itself: these tables are shown as they are.
+# Measures in which ours is compared with itself: their tables are shown unchanged.
 OURSELVES = ["observed", "publish-nothing-parked"]
 
 
@@ -81,7 +81,7 @@ def cells(row):
 
 
 def tables_in(lines):
-    """The Markdown tables among these lines, each a list of rows of cells."""
+    """Returns the Markdown tables among these lines, each as a list of rows of cells."""
     tables, inside = [], False
     for line in lines:
         row = line.startswith("|")
@@ -94,7 +94,7 @@ def tables_in(lines):
 
 
 def read(name):
-    """The comment of a record, and its tables."""
+    """Returns the comment of a record, and its tables."""
     about, tables = "", [[]]
     for line in (RESULTS / f"{name}.tsv").read_text().splitlines():
         if line.startswith("# "):
@@ -119,7 +119,7 @@ def output(*command):
 
 
 def made(name):
-    """When, of which commit of the libraries, and with which machine and tools a record is made."""
+    """Describes a record that is made now: the date, the commit of the libraries, the machine and the tools."""
     sources = [":(glob)crates/*/src/**/*.rs"]
     commit = output("git", "log", "-1", "--format=%h", "--", *sources)
     changed = " and changes" if output("git", "status", "--porcelain", "--", *sources) else ""
@@ -132,7 +132,7 @@ def made(name):
 
 
 def measure(names):
-    """Runs the commands one after the other, shows what they print, and keeps it."""
+    """Runs the commands one after the other, shows their output, and records it."""
     unknown = [name for name in names if name not in COMMANDS]
     if unknown:
         sys.exit(f"no such record: {unknown}; there are {', '.join(COMMANDS)}")
@@ -157,7 +157,7 @@ def markdown(table):
 
 
 def costs():
-    """A short table of some rows, with the best of each in bold, as in the record."""
+    """Returns a short table of some rows, with the best of each in bold, as in the record."""
     about, tables = read("peers")
     short = [["in ns", "ours", "hand-written, a map of oneshots", "one lock and a sweep", "row"]]
     rows = by_name(tables)
@@ -171,7 +171,7 @@ def costs():
 
 
 def by_name(tables):
-    """The rows of tables by their names, each by its heads."""
+    """Returns the rows of tables by name, each a dictionary by column."""
     return {row[0]: dict(zip(table[0], row)) for table in tables for row in table[1:]}
 
 
@@ -180,7 +180,7 @@ def number(cell):
 
 
 def best(row, contenders):
-    """The least figure among these contenders of a row, and whose it is."""
+    """Returns the least figure among these contenders of a row, with the contender's name."""
     there = [name for name in contenders if row.get(name)]
     if not there:
         return ""
@@ -189,12 +189,12 @@ def best(row, contenders):
 
 
 def asked(tables):
-    """The rows of ASKED, each with the best of two kinds of contenders."""
+    """Returns the rows of ASKED, each with the best of two kinds of contenders."""
     rows = by_name(tables)
     short = [["row", "ours", "what programs have", "the best by hand"]]
     for name in ASKED:
         if name not in rows:
-            continue  # it is of the other record
+            continue  # the other record has it
         row = rows[name]
         others = [contender for contender in row if contender not in ["row", "unit", "ours", *BY_HAND]]
         short.append([f"`{name}`", f"{row['ours']} {row['unit']}", best(row, others), best(row, BY_HAND)])
@@ -202,7 +202,7 @@ def asked(tables):
 
 
 def selected(name, table):
-    """The rows and columns of a table that the page has; a first column is always one."""
+    """Returns the rows and columns of a table that the page shows, always with the first column."""
     if name in COUNTED_ROWS:
         table = [table[0], *(row for row in table if row[0] in COUNTED_ROWS[name])]
     columns = COLUMNS.get(name, table[0])
@@ -211,7 +211,7 @@ def selected(name, table):
 
 
 def side_by_side(tables):
-    """One table of the last columns of all, by their first columns; a head is named by its first word."""
+    """Joins the last columns of all tables by their first columns; a head is the words before its first comma."""
     rows = {row[0]: [row[0]] for row in tables[0][1:]}
     for table in tables:
         last = {row[0]: row[-1] for row in table[1:]}
@@ -222,7 +222,7 @@ def side_by_side(tables):
 
 
 def made_beside(name, about):
-    """When and where a record was made; what it has from that of `peers`, the page's first, is not repeated."""
+    """Describes when and where a record was made, without the parts that `peers`, the page's first table, names."""
     first, _ = read("peers")
     own = [part for part in about.split(", ") if part not in first.split(", ")]
     # A record that names no compiler may have been made with another.
@@ -249,7 +249,7 @@ def block(name):
 
 
 def written(page):
-    """The page with the tables of the records between its marks."""
+    """Returns the page with the tables of the records between its marks."""
     out, skipping = [], False
     for line in (ROOT / page).read_text().splitlines():
         skipping = skipping and line != "<!-- end -->"
