@@ -1,9 +1,10 @@
 //! Every interleaving of the timer and its reaper, on the shipped code: `just loom`, or
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p timer-core --features __loom --test loom`.
 //!
-//! Each model is run as it is, where no interleaving may fail or stop, and then with a fault planted,
-//! where one must: at a failpoint in the very line it is about, or in the model itself. Time stands still at 0, and a sleeping reaper
-//! is woken by a signal alone: one that is missed is a model that stops.
+//! Each model is run unchanged, where no interleaving may fail or stop, and then with a planted
+//! fault, where one must. The fault is at a failpoint in the very line that the model is about, or
+//! in the model itself. Time stands still at 0, and only a signal wakes a sleeping reaper: if a
+//! signal is missed, the model stops.
 
 #![cfg(loom)]
 
@@ -31,7 +32,7 @@ use timer_core::{
 const PREEMPTIONS: usize = 3;
 const NOW: Duration = Duration::ZERO;
 
-/// Time stands still.
+/// A clock on which time stands still.
 #[derive(Debug)]
 struct Still;
 
@@ -46,7 +47,7 @@ fn timer() -> SystemTimer {
     builder.build().unwrap()
 }
 
-/// Says that a task ran, to whoever waits for it.
+/// Tells the thread that waits for it that a task ran.
 #[derive(Clone)]
 struct Fired(Arc<(loom::sync::Mutex<bool>, Condvar)>);
 
@@ -68,8 +69,9 @@ impl Fired {
     }
 }
 
-/// Runs `model` in every interleaving, then again, in a process of its own, with a fault planted,
-/// which one of them must show. (A model that stops cannot be unwound: that process aborts.)
+/// Runs `model` in every interleaving, then again in a process of its own with a planted fault,
+/// which one of the interleavings must show. (A model that stops cannot be unwound, so that process
+/// aborts.)
 fn check(fault: &str, model: fn()) {
     if std::env::var("PLANT").is_ok_and(|planted| planted == fault) {
         plant(Some(fault.to_owned()));
@@ -105,7 +107,7 @@ fn explore(model: fn()) {
     );
 }
 
-/// Tasks keep coming while the reaper turns: each fires.
+/// Tasks arrive while the reaper turns the wheel: each fires.
 #[test]
 fn schedule_against_turn() {
     check("AdvanceLeavesWakeBefore", || {
@@ -122,7 +124,7 @@ fn schedule_against_turn() {
     });
 }
 
-/// The reaper means to sleep for an hour when another thread has something for now.
+/// The reaper is about to sleep for an hour when another thread schedules a task for now.
 #[test]
 fn the_reapers_sleep_against_an_earlier_arrival() {
     check("EarlierWorkSendsNoSignal", || {
@@ -167,7 +169,7 @@ fn cancel_against_fire() {
     });
 }
 
-/// A task is refused, fires, or is handed back.
+/// A task is either refused, fired, or handed back.
 #[test]
 fn shutdown_against_schedule() {
     check("ShutdownClosesNoShard", || {
@@ -187,8 +189,8 @@ fn shutdown_against_schedule() {
     });
 }
 
-/// The first task comes, whose shard is not made yet, while the timer is shut down: it is refused or
-/// handed back.
+/// The first task of a shard that is not made yet arrives while the timer is shut down: the task is
+/// refused or handed back.
 #[test]
 fn shutdown_against_the_making_of_a_shard() {
     check("LookPassesTheUnmade", || {
@@ -207,8 +209,8 @@ fn shutdown_against_the_making_of_a_shard() {
     });
 }
 
-/// A task is scheduled on a manual timer while that is advanced: if this advance does not find it,
-/// the next one does.
+/// A task is scheduled on a manual timer while another thread advances it: if this advance does not
+/// find the task, the next one does.
 #[test]
 fn schedule_against_an_advance() {
     check("EarlierWorkSendsNoSignal", || {
@@ -227,7 +229,7 @@ fn schedule_against_an_advance() {
     });
 }
 
-/// A sleep that a task registered, and a thread on which its time comes.
+/// Returns a sleep that a task registered, and a thread on which its time comes.
 fn falls_due(before: &std::sync::Arc<Woken>) -> (ManualTimer, Sleep, loom::thread::JoinHandle<()>) {
     let timer = ManualTimer::new();
     let mut sleep = timer.sleep(MS);
@@ -237,7 +239,7 @@ fn falls_due(before: &std::sync::Arc<Woken>) -> (ManualTimer, Sleep, loom::threa
     (timer, sleep, time)
 }
 
-/// Another task goes on with a sleep while it falls due: that task is woken, or finds it ready.
+/// Another task continues a sleep while it falls due: that task is woken, or finds the sleep ready.
 #[test]
 fn a_poll_with_another_waker_against_the_time() {
     check("LateWakerWaits", || {
@@ -252,7 +254,7 @@ fn a_poll_with_another_waker_against_the_time() {
     });
 }
 
-/// A sleep is dropped while it falls due: its waker is called once at most, and does not stay.
+/// A sleep is dropped while it falls due: its waker is called at most once, and is not kept.
 #[test]
 fn a_drop_against_the_time() {
     check("DroppedSleepStays", || {
@@ -271,7 +273,7 @@ fn a_drop_against_the_time() {
     });
 }
 
-/// A timer is shut down while a sleep registers: it is refused, or woken.
+/// A timer is shut down while a sleep registers: the sleep is refused, or woken.
 #[test]
 fn a_shutdown_against_a_first_poll() {
     check("ShutdownWakesNoSleeper", || {

@@ -13,7 +13,7 @@ fn no_manual_clock_shows_never() {
     let mut never = timer.sleep_until(Moment::NEVER);
     let mut far = timer.sleep(580 * YEAR);
     assert!(poll(&mut never).is_pending() && poll(&mut far).is_pending());
-    // However far it is advanced, and however often.
+    // Time never reaches `NEVER`, however far and however often the clock is advanced.
     timer.advance(Duration::MAX);
     timer.pass(Duration::MAX);
     timer.advance(SECOND);
@@ -24,7 +24,7 @@ fn no_manual_clock_shows_never() {
     assert!(!timer.advance_to_next(), "nothing more comes");
 }
 
-/// Nanoseconds end in year 584, ticks do not.
+/// A clock's nanoseconds end in the year 584; ticks do not.
 #[test]
 fn deadline_beyond_the_clocks_time_is_never() {
     for years in [585, 600, 690, 1000, 100_000] {
@@ -64,7 +64,7 @@ fn moments_add_and_subtract_without_overflow() {
     assert_eq!(size_of::<Moment>(), 8);
 }
 
-/// Structs of a user's hold timers: `{:?}` of one is not a page of the timer's insides.
+/// Users' structs hold timers, so their `{:?}` must not be a page of the timer's fields.
 #[test]
 fn debug_names_the_time_alone() {
     let timer = ManualTimer::new();

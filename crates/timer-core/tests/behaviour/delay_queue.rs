@@ -1,4 +1,5 @@
-//! `DelayQueue` under a manual clock, one promise at a time. (Beside a map: `models/stepped_queue`.)
+//! `DelayQueue` under a manual clock, one promise at a time. (`models/stepped_queue` compares it
+//! with a map.)
 
 use std::{cell::Cell, rc::Rc};
 
@@ -17,7 +18,7 @@ fn poll_all<T>(queue: &mut DelayQueue<T>, task: &Arc<Woken>) -> Vec<T> {
     values
 }
 
-/// Polls as the task, again at once where the queue says so.
+/// Polls as the task, again at once if the queue woke the task.
 fn poll<T>(
     queue: &mut DelayQueue<T>,
     task: &Arc<Woken>,
@@ -62,7 +63,7 @@ fn idle_queue_wakes_its_owner_for_work_alone() {
         timer.advance(10 * MS);
     }
     assert_eq!((task.times(), timer.sleepers()), (0, 1));
-    // One wake-up is left over from removed values; the hour takes one for each level.
+    // One wake-up is left over from the removed values; the hour takes one for each level.
     queue.remove(&key).unwrap();
     timer.advance(2 * HOUR);
     assert_eq!(task.times(), 1);
@@ -75,7 +76,7 @@ fn idle_queue_wakes_its_owner_for_work_alone() {
     assert!((1..=4).contains(&(task.times() - 1)), "{}", task.times());
 }
 
-/// A task waits for the queue that another one shares with it, and empties.
+/// A task waits for a queue that it shares with another task, which empties the queue.
 #[test]
 fn taking_the_last_value_out_wakes_a_waiting_owner() {
     let (timer, task) = manual();
@@ -90,19 +91,19 @@ fn taking_the_last_value_out_wakes_a_waiting_owner() {
             _ => assert_eq!(queue.drain(), [0, 0]),
         }
         assert_eq!((task.times(), timer.sleepers()), (times + 1, 0), "{way}");
-        // It is woken once; a queue that is not waited for wakes nobody.
+        // The task is woken once; a queue that no task waits for wakes none.
         let key = queue.insert(1, MS).unwrap();
         queue.remove(&key).unwrap();
         assert_eq!(task.times(), times + 1);
         assert_eq!(poll(&mut queue, &task), Poll::Ready(None));
-        // One that saw it empty waits for an insertion only.
+        // A task that saw the queue empty waits only for an insertion.
         let key = queue.insert(1, MS).unwrap();
         queue.remove(&key).unwrap();
         assert_eq!((task.times(), timer.sleepers()), (times + 1, 1));
     }
 }
 
-/// After an idle time the wheel is brought up to the present: a short delay takes no coarse bucket.
+/// After an idle time the wheel catches up with the present: a short delay takes no coarse bucket.
 #[test]
 fn a_short_delay_after_an_idle_time_wakes_once() {
     let (timer, task) = manual();
@@ -114,7 +115,7 @@ fn a_short_delay_after_an_idle_time_wakes_once() {
         if by_delay {
             queue.insert("near", 50 * MS).unwrap();
         } else {
-            // This reads no clock: a poll has brought the wheel up.
+            // `insert_at` reads no clock, so a poll has to bring the wheel up to date.
             assert!(poll(&mut queue, &task).is_pending());
             queue.insert_at("near", timer.now() + 50 * MS).unwrap();
         }
@@ -139,7 +140,7 @@ fn removed_value_no_longer_sets_the_next_wake_up() {
     assert_eq!(queue.next_due_in(), Some(5 * MS));
     queue.remove(&first);
     assert_eq!(queue.next_due_in(), Some(50 * MS));
-    // Nor do values that were found due, once all are taken out.
+    // Values that were found due do not set it either, once all are taken out.
     queue.insert("third", 50 * MS).unwrap();
     timer.pass(50 * MS);
     assert!(poll(&mut queue, &task).is_ready());
@@ -149,7 +150,7 @@ fn removed_value_no_longer_sets_the_next_wake_up() {
     assert!(until > 30 * MINUTE, "{until:?}");
 }
 
-/// It has what it waited for, and polls again by itself.
+/// The owner has its value, and polls again by itself.
 #[test]
 fn an_owner_that_got_a_value_is_not_woken() {
     let (timer, task) = manual();
@@ -157,7 +158,7 @@ fn an_owner_that_got_a_value_is_not_woken() {
     queue.insert("first", MS).unwrap();
     let last = queue.insert("last", HOUR).unwrap();
     assert!(poll(&mut queue, &task).is_pending());
-    timer.pass(MS); // its waker is on the timer still
+    timer.pass(MS); // its waker is still on the timer
     assert!(poll(&mut queue, &task).is_ready());
     assert_eq!((queue.remove(&last), task.times()), (Some("last"), 0));
 }
@@ -176,7 +177,7 @@ fn a_waker_that_panics_loses_no_value() {
 
 #[test]
 fn poll_hands_down_a_bounded_number_of_values() {
-    // Late, and at the very tick at which a bucket is to be handed down.
+    // Late, and in the very tick at which a bucket is to be handed down.
     for (delay, advanced) in [(HOUR, HOUR - MS), (4100 * MS, 4096 * MS)] {
         let (timer, task) = manual();
         let mut queue = DelayQueue::new(&timer);
@@ -228,7 +229,7 @@ fn closed_timer_refuses_and_hands_values_back() {
     assert_eq!(poll(&mut idle, &task), Poll::Ready(None));
 }
 
-/// Counts itself as it is dropped. Not `Send`, which a queue does not ask for.
+/// Counts its drops. It is not `Send`, which a queue does not require.
 struct Dropped(Rc<Cell<usize>>);
 
 impl Drop for Dropped {
@@ -247,7 +248,7 @@ fn values_are_dropped_with_clear_and_the_queue() {
             queue.insert(Dropped(dropped.clone()), MS * ms).unwrap();
         }
         timer.advance(10 * MS);
-        drop(poll(queue, &task)); // some of the others were found due
+        drop(poll(queue, &task)); // some of the other values were found due
     };
     fill(&mut queue);
     queue.clear();
@@ -268,7 +269,7 @@ fn insert_and_remove_allocate_nothing_when_warm() {
 
     let (timer, task) = manual();
     let mut queue = DelayQueue::new(&timer);
-    let kept = queue.insert(0, HOUR).unwrap(); // its page stays
+    let kept = queue.insert(0, HOUR).unwrap(); // keeps its page
     let mut round = || {
         for value in 0..50 {
             let key = queue.insert(value, MS * 20).unwrap();
@@ -299,13 +300,14 @@ impl Graced {
         }
     }
 
-    /// Polls once `by` has passed, as an owner does that is woken; says how often it was by then.
+    /// Polls after `by` has passed, like an owner that is woken; returns the number of wake-ups by
+    /// then.
     fn values_after(&mut self, by: Duration) -> (Vec<&'static str>, usize) {
         self.timer.advance(by);
         (poll_all(&mut self.queue, &self.owner), self.owner.times())
     }
 
-    /// Polls once the process was stopped, and goes on, before the timer's own thread does.
+    /// Polls after a pause of the process, before the timer's own thread runs.
     fn values_after_pause(&mut self, by: Duration) -> Vec<&'static str> {
         self.timer.pass(by);
         poll_all(&mut self.queue, &self.owner)
@@ -318,23 +320,24 @@ fn after_a_pause_due_values_wait_one_bound() {
     let kept_alive = graced.queue.insert("kept alive", 1000 * MS).unwrap();
     graced.queue.insert("gone", 1010 * MS).unwrap();
     assert_eq!(graced.values_after(MS), (vec![], 0));
-    // While it waits its owner looks at the clock at least once each bound.
+    // While the owner waits, it looks at the clock at least once in each bound.
     assert_eq!(graced.values_after(100 * MS), (vec![], 1));
     assert_eq!(graced.values_after(100 * MS), (vec![], 2));
     assert_eq!(graced.values_after_pause(1600 * MS), [""; 0]);
     assert_eq!(graced.queue.next_due_in(), Some(100 * MS));
-    // The heartbeat that came meanwhile is read. Another poll does not shorten the rest.
+    // The heartbeat that came meanwhile is read. Another poll does not shorten the rest of the
+    // period.
     assert!(graced.queue.reset(&kept_alive, 1000 * MS));
     let woken = graced.owner.times();
     assert_eq!(graced.values_after(60 * MS), (vec![], woken));
     graced.queue.insert("new", NONE).unwrap();
     assert_eq!(graced.values_after(39 * MS).0, [""; 0]);
-    // No second period follows, late as this poll is.
+    // No second period follows, although this poll is late.
     assert_eq!(graced.values_after_pause(500 * MS), ["gone", "new"]);
     assert_eq!(graced.queue.len(), 1);
 }
 
-/// Nothing would wake the owner at its end.
+/// Otherwise nothing would wake the owner at the period's end.
 #[test]
 fn a_period_ends_with_the_timer() {
     let mut graced = Graced::new();
@@ -356,12 +359,12 @@ fn a_pause_of_an_idle_queue_is_noticed() {
     assert_eq!(graced.values_after(HOUR), (vec![], 0)); // an empty queue wakes nobody
     graced.queue.insert("session", 30_000 * MS).unwrap();
     assert_eq!(graced.values_after_pause(29_999 * MS), [""; 0]);
-    assert_eq!(graced.values_after(50 * MS).0, [""; 0]); // due, and within the period
+    assert_eq!(graced.values_after(50 * MS).0, [""; 0]); // due, but within the period
     assert_eq!(graced.values_after(50 * MS).0, ["session"]);
 }
 
-/// An owner that polls only while the queue holds values is not late for the time in which it held
-/// none, whether its last value was taken out, yielded or drained.
+/// An owner that polls only while the queue holds values is not late because of the time in which
+/// the queue was empty, whether its last value was removed, yielded or drained.
 #[test]
 fn an_empty_queue_is_no_pause() {
     let mut graced = Graced::new();
@@ -371,7 +374,7 @@ fn an_empty_queue_is_no_pause() {
         graced.queue.insert("next", 50 * MS).unwrap();
         assert_eq!(graced.queue.next_due_in(), Some(50 * MS));
         assert_eq!(graced.values_after(MS).0, [""; 0]);
-        assert_eq!(graced.values_after(49 * MS).0, ["next"]); // yielded
+        assert_eq!(graced.values_after(49 * MS).0, ["next"]); // by a poll
     };
     let kept_alive = graced.queue.insert("kept alive", 500 * MS).unwrap();
     assert_eq!(graced.values_after(MS).0, [""; 0]);
@@ -383,7 +386,7 @@ fn an_empty_queue_is_no_pause() {
     wait_for_next(&mut graced);
 }
 
-/// Nothing waited in it that a heartbeat could have kept.
+/// No value waited in the queue that a heartbeat could have kept.
 #[test]
 fn a_late_poll_of_an_empty_queue_begins_no_period() {
     let mut graced = Graced::new();
@@ -394,7 +397,7 @@ fn a_late_poll_of_an_empty_queue_begins_no_period() {
     assert_eq!(poll_all(&mut graced.queue, &graced.owner), ["next"]);
 }
 
-/// That of the values before is over with them.
+/// The period of the earlier values ends with them.
 #[test]
 fn pause_of_an_emptied_queue_is_noticed() {
     let mut graced = Graced::new();
@@ -405,7 +408,7 @@ fn pause_of_an_emptied_queue_is_noticed() {
     graced.timer.advance(HOUR);
     graced.queue.insert("session", 50 * MS).unwrap();
     assert_eq!(graced.values_after(NONE).0, [""; 0]);
-    assert_eq!(graced.values_after_pause(HOUR), [""; 0]); // another one
+    assert_eq!(graced.values_after_pause(HOUR), [""; 0]); // another period begins
     assert_eq!(graced.values_after(100 * MS).0, ["session"]);
 }
 
@@ -417,11 +420,11 @@ fn a_poll_within_the_bound_yields_at_once() {
         graced.queue.insert("due", 50 * MS).unwrap();
         assert_eq!(graced.values_after(NONE), (vec![], 0));
         assert_eq!(graced.values_after_pause(150 * MS), ["due"]);
-        // It is empty then, and wakes nobody.
+        // The queue is empty now, and wakes nobody.
         let woken = graced.owner.times();
         assert_eq!(graced.values_after(HOUR), (vec![], woken));
     }
-    // A bound of zero is none.
+    // A bound of zero means no grace.
     let mut graced = Graced::new();
     graced.queue = graced.queue.grace(NONE);
     graced.queue.insert("due", 50 * MS).unwrap();
@@ -440,7 +443,7 @@ fn an_owner_is_late_from_its_last_poll_on() {
     assert_eq!(graced.values_after_pause(20 * MS), ["second"]);
 }
 
-/// The values may be there before the grace is set.
+/// The grace may be set after the values were inserted.
 #[test]
 fn grace_bounds_the_wake_up_of_present_values() {
     let mut graced = Graced::new();
@@ -454,7 +457,7 @@ fn grace_bounds_the_wake_up_of_present_values() {
     assert_eq!(graced.values_after(100 * MS).0, ["session"]);
 }
 
-/// Each of them comes soon after the one before.
+/// Each of these polls comes soon after the one before.
 #[test]
 fn polls_that_hand_values_down_are_no_pause() {
     let mut graced = Graced::new();
@@ -475,7 +478,7 @@ fn polls_that_hand_values_down_are_no_pause() {
     }
 }
 
-/// Its owner has no key of it, and is woken for it.
+/// The owner has no key of the value, but is woken for it.
 #[test]
 fn a_value_whose_insertion_panicked_comes_out_in_time() {
     let clock = Set::default();
@@ -492,7 +495,7 @@ fn a_value_whose_insertion_panicked_comes_out_in_time() {
     assert_eq!(poll_all(&mut queue, &owner), [7]);
 }
 
-/// No clock is to do that; then values are late, and their owner waits.
+/// A clock must not do that. If it does, values are late, and their owner waits.
 #[test]
 fn a_clock_that_goes_back_keeps_no_poll_from_its_end() {
     in_time(|| {
@@ -512,7 +515,7 @@ fn a_clock_that_goes_back_keeps_no_poll_from_its_end() {
     });
 }
 
-/// A clock that a test sets.
+/// A clock that the test sets.
 #[derive(Clone, Debug, Default)]
 struct Set(Arc<AtomicU64>);
 
@@ -531,7 +534,7 @@ fn a_timer_that_is_shut_down_begins_no_period() {
     assert_eq!(graced.values_after_pause(HOUR), ["due"]);
 }
 
-/// A number has no value that an `Option` could take for its `None`.
+/// Numbers have no spare value that an `Option` could use for `None`.
 #[test]
 fn a_value_takes_26_bytes_beside_an_option_of_it() {
     fn beside<T>(value: impl Fn(u64) -> T) -> f64 {

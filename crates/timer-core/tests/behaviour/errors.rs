@@ -1,4 +1,4 @@
-//! Errors name the value that was wrong, and the bound.
+//! Errors name the wrong value, and the bound.
 
 use std::{error::Error, io};
 
@@ -63,7 +63,7 @@ fn a_task_that_was_not_scheduled_leaves_its_reason() {
     assert_eq!((late.reason, late.into_task()), (TimerError::Closed, 7));
 }
 
-/// They are also what the timer then has.
+/// The timer that is built then has them.
 #[test]
 fn a_builder_takes_tick_and_size() {
     let tick = TickLength::new(Duration::from_millis(4)).unwrap();

@@ -1,8 +1,8 @@
-//! Intervals, under a hand-turned clock.
+//! Intervals, under a manual clock.
 
 use crate::support::*;
 
-/// Ticks not taken in time fall out; a wait that is dropped takes none; a reset begins anew.
+/// Ticks that are not taken in time are skipped; a dropped wait takes no tick; a reset begins anew.
 #[test]
 fn an_interval_ticks_each_period_from_the_call() {
     let (timer, task) = manual();
@@ -14,10 +14,10 @@ fn an_interval_ticks_each_period_from_the_call() {
         timer.advance(10 * MS);
         assert_eq!(tick(&mut beat, &task), Poll::Ready(Ok(due)));
     }
-    timer.advance(25 * MS); // it is 52
+    timer.advance(25 * MS); // at 52 ms
     assert_eq!(task.times(), 2);
     assert_eq!(tick(&mut beat, &task), Poll::Ready(Ok(37)));
-    assert!(task.poll(&mut pin!(beat.tick())).is_pending()); // and dropped
+    assert!(task.poll(&mut pin!(beat.tick())).is_pending()); // and the wait is dropped
     timer.advance(5 * MS);
     let expected = Poll::Ready(Ok(Moment::from_nanos(57_000_000)));
     assert_eq!(task.poll(&mut pin!(beat.tick())), expected);
@@ -42,6 +42,6 @@ fn an_interval_of_a_closed_timer_is_an_error() {
     timer.pass(10 * MS);
     timer.shutdown(Duration::MAX);
     assert_eq!(task.times(), 1);
-    assert_eq!(tick(&mut beat, &task), Poll::Ready(Ok(10))); // it was due
+    assert_eq!(tick(&mut beat, &task), Poll::Ready(Ok(10))); // the tick was due
     assert_eq!(tick(&mut beat, &task), Poll::Ready(Err(TimerError::Closed)));
 }

@@ -1,4 +1,4 @@
-//! Faults of Kafka's timer, which the wheel here does not have. They have no numbers in Kafka's
+//! Faults of Kafka's timer that the wheel here does not have. They have no numbers in Kafka's
 //! tracker.
 
 use crate::support::*;
@@ -33,9 +33,9 @@ fn a_rounded_deadline_is_never_early() {
     }
 }
 
-/// The spans of Kafka's levels are powers of 20 in a `long`, and from 20^15 on they wrap: a delay
-/// of 20^14 ms or more lands in a bucket that is due at once and puts it back into itself, while
-/// the reaper holds the timer's lock. Here every `u64` has its level.
+/// The spans of Kafka's levels are powers of 20 in a `long`, and wrap from 20^15 on. A delay of
+/// 20^14 ms or more lands in a bucket that is due at once, which puts the task back into itself,
+/// while the reaper holds the timer's lock. Here every `u64` has its level.
 #[test]
 fn a_delay_beyond_kafkas_levels_wedges_nothing() {
     for far in [20_u64.pow(14), 1 << 61] {
@@ -50,8 +50,8 @@ fn a_delay_beyond_kafkas_levels_wedges_nothing() {
     }
 }
 
-/// The longest delay overflows Kafka's sum of it and the clock, and fires at once. Here it
-/// saturates.
+/// Kafka adds the longest delay to the clock; the sum overflows, and the delay fires at once. Here
+/// it saturates.
 #[test]
 fn the_longest_delay_does_not_fire_at_once() {
     let timer = ManualTimer::new();
@@ -63,10 +63,9 @@ fn the_longest_delay_does_not_fire_at_once() {
     assert_eq!(Arc::strong_count(&task), 2, "still pending");
 }
 
-/// Kafka's wheel learns the time only from buckets that fall due. After an idle second it believes
-/// that it is still then: a delay of nothing goes into a coarse bucket, and is handed down through
-/// another (2 to 4 ms with its reaper's and its executor's wake-ups). Here a wheel is told the time
-/// by who comes.
+/// Kafka's wheel learns the time only from buckets that fall due. After an idle second its time is
+/// a second old: a delay of 0 goes into a coarse bucket, and is handed down through another (2 to 4
+/// ms with the wake-ups of its reaper and executor). Here callers tell the wheel the time.
 #[test]
 fn after_idling_a_delay_of_nothing_is_not_handed_down() {
     let timer = ManualTimer::with(TickLength::MILLISECOND, WheelSize::KAFKA);

@@ -1,4 +1,4 @@
-//! A manual timer asks only wheels that were locked. The tests count, and time nothing.
+//! A manual timer asks only wheels that were locked. The tests count looks; they measure no times.
 
 use std::future::poll_fn;
 
@@ -13,7 +13,7 @@ fn owner(timer: &ManualTimer) -> Arc<Owner> {
     Owner::on(&timer.driver(), SHARDS, &[])
 }
 
-/// Sleeps that often for a millisecond each, while the timer settles.
+/// Sleeps this often, for a millisecond each, while the timer settles.
 fn settle_over_sleeps(timer: &ManualTimer, sleeps: u32) {
     let asleep = async {
         for _ in 0..sleeps {
@@ -41,13 +41,13 @@ fn settling_asks_no_wheel_that_nobody_locked() {
     timer.advance(SECOND);
     let after = idle.each_ref().map(|owner| owner.asked());
     assert_eq!(before, after);
-    // They were not forgotten.
+    // The timer has not forgotten them.
     timer.advance(HOUR);
     assert!(idle.iter().all(|owner| owner.asked().rounds > 0));
     assert_eq!(timer.stats().pending, 0);
 }
 
-/// An insertion and an advance a tick: one look after each.
+/// Each tick has an insertion and an advance; one look follows each.
 #[test]
 fn one_shard_in_use_is_asked_after_each_use() {
     let timer = ManualTimer::new();
@@ -70,7 +70,7 @@ fn one_shard_in_use_is_asked_after_each_use() {
 fn tasks_that_schedule_nothing_let_a_settle_end() {
     let timer = ManualTimer::new();
     let handle = timer.schedule(HOUR, || ()).unwrap();
-    // It is polled for ever, and looks at the timer each time.
+    // The settle is polled until it ends; the task looks at the timer each time.
     let mut settled = std::pin::pin!(timer.settle(SECOND));
     pollster::block_on(poll_fn(|context| {
         assert!(timer.is_pending(handle) && timer.len() == 1 && timer.sleepers() == 0);
@@ -79,7 +79,7 @@ fn tasks_that_schedule_nothing_let_a_settle_end() {
     assert_eq!(timer.now().as_nanos(), 1_000_000_000);
 }
 
-/// Whatever they schedule: here nothing comes before what there is.
+/// Any scheduling counts: these tasks are not due before the existing ones.
 #[test]
 fn a_settle_goes_on_while_tasks_schedule() {
     let timer = ManualTimer::new();
@@ -93,7 +93,7 @@ fn a_settle_goes_on_while_tasks_schedule() {
     while poll(&mut settled).is_pending() {}
 }
 
-/// Locked before it is attached, and gone with what it had.
+/// The owner's shard is locked before it is attached; its values go with it.
 #[test]
 fn owners_come_and_go_between_two_questions() {
     let timer = ManualTimer::new();
@@ -114,7 +114,8 @@ fn owners_come_and_go_between_two_questions() {
     assert!(!timer.advance_to_next());
 }
 
-/// A task scheduled by one that runs is due in the same tick, on wheels that were passed already.
+/// If a running task schedules one in the same tick, that is due too, even on a wheel already
+/// passed.
 #[test]
 fn a_tick_is_done_with_all_that_its_tasks_schedule() {
     let timer = ManualTimer::new();
@@ -133,7 +134,7 @@ fn a_tick_is_done_with_all_that_its_tasks_schedule() {
     assert_eq!(timer.now().as_nanos(), 5_000_000);
 }
 
-/// Time goes as far as it is told to, however often the settle looks meanwhile.
+/// The time advances only as far as it is told to, however often the settle looks meanwhile.
 #[test]
 fn a_settle_waits_for_an_advance_on_another_thread() {
     let (timer, stop) = (ManualTimer::new(), Stop::armed());
@@ -153,14 +154,14 @@ fn a_settle_waits_for_an_advance_on_another_thread() {
     assert_eq!((timer.now().as_nanos(), timer.len()), (11_000_000, 0));
 }
 
-/// What is next is cancelled between two questions of a settle, as by another thread: it goes as far as
-/// it was told to.
+/// The next task is cancelled between two questions of a settle, as by another thread. The settle
+/// goes only as far as it was told to.
 #[test]
 fn a_settle_goes_no_further_for_a_cancel() {
     let timer = ManualTimer::new();
     let near = timer.schedule(MS, || ()).unwrap();
     timer.schedule(HOUR, || ()).unwrap();
-    // It is asked each time, behind the timer's tasks: 65 times while those are let run.
+    // The owner is asked each time, after the timer's tasks: 65 times while tasks are left to run.
     let owner = Owner::on(&timer.driver(), 1, &[]);
     let (asked, cancels) = (Arc::downgrade(&owner), timer.clone());
     let at_look = move || {
@@ -177,7 +178,7 @@ fn a_settle_goes_no_further_for_a_cancel() {
     assert_eq!((timer.now().as_nanos(), timer.len()), (1_000_000, 1));
 }
 
-/// As an `advance` there does: the clock moves once the task is over.
+/// Like an `advance` in a task: the clock moves once the task is over.
 #[test]
 fn a_settle_inside_a_task_moves_the_goal() {
     let timer = ManualTimer::new();
@@ -189,7 +190,7 @@ fn a_settle_inside_a_task_moves_the_goal() {
     assert_eq!((timer.now().as_nanos(), timer.len()), (6_000_000, 0));
 }
 
-/// It takes 300 polls to hand them down, which nothing else of the timer shows.
+/// Handing the values down takes 300 polls, and nothing else about the timer shows that.
 #[test]
 fn a_settle_waits_for_a_queue_that_hands_values_down() {
     let timer = ManualTimer::new();

@@ -1,5 +1,5 @@
-//! Sleeps, time-outs and intervals, one thing at a time, under a hand-turned clock. On real threads
-//! and runtimes: `runtimes`.
+//! Sleeps, timeouts and intervals, one aspect at a time, under a manual clock. (`runtimes` has them
+//! on real threads and runtimes.)
 
 use std::future::{pending, ready};
 
@@ -14,7 +14,7 @@ const CLOSED: Poll<Result<(), TimerError>> = Poll::Ready(Err(TimerError::Closed)
 fn a_sleep_is_ready_at_its_time_and_wakes_once() {
     let (timer, task) = manual();
     let (mut sleep, mut other) = (timer.sleep(5 * MS), timer.sleep(5 * MS));
-    timer.advance(3 * MS); // its time counts from the call
+    timer.advance(3 * MS); // the sleep's time counts from the call
     assert_eq!(timer.sleepers(), 0);
     assert_eq!(task.poll(&mut sleep), Poll::Pending);
     timer.advance(2 * MS - Duration::from_nanos(1));
@@ -67,18 +67,18 @@ fn a_sleep_without_time_is_ready_at_its_first_poll() {
     assert_eq!(task.poll(&mut timer.sleep(Duration::ZERO)), READY);
     assert_eq!(task.poll(&mut timer.sleep_until(timer.now())), READY);
     assert_eq!(timer.sleepers(), 0);
-    // A registered one is woken at once.
+    // A registered sleep is woken at once.
     let mut sleep = timer.sleep(MS);
     assert!(task.poll(&mut sleep).is_pending());
     sleep.reset(Duration::ZERO);
     timer.advance(Duration::ZERO);
     assert_eq!((task.times(), task.poll(&mut sleep)), (1, READY));
-    // A time that is not over is not.
+    // A sleep whose time is not over is not ready.
     let mut soon = timer.sleep(Duration::from_nanos(1));
     assert!(!soon.is_due() && task.poll(&mut soon).is_pending());
 }
 
-/// Else its task would never wait.
+/// Otherwise its task would never wait.
 #[test]
 fn an_interval_of_a_nanosecond_ticks_once_a_tick() {
     let (timer, task) = manual();
@@ -103,24 +103,24 @@ fn a_reset_moves_the_time_and_keeps_the_waker() {
     sleep.reset(2 * MS); // not polled yet: nothing is registered
     assert!(timer.sleepers() == 0);
     assert!(task.poll(&mut sleep).is_pending());
-    sleep.reset(10 * MS); // later
+    sleep.reset(10 * MS); // to a later time
     timer.advance(9 * MS);
     assert_eq!((task.times(), sleep.is_due()), (0, false));
-    sleep.reset_to(Moment::from_nanos(9_500_000)); // earlier
+    sleep.reset_to(Moment::from_nanos(9_500_000)); // to an earlier time
     sleep.reset(20 * MS);
     sleep.reset_to(Moment::default());
     timer.advance(Duration::ZERO);
     assert_eq!((task.times(), task.poll(&mut sleep)), (1, READY));
-    sleep.reset(MS); // over: it sleeps again
+    sleep.reset(MS); // after its end: it sleeps again
     assert!(task.poll(&mut sleep).is_pending());
     timer.advance(MS);
     assert_eq!((task.times(), task.poll(&mut sleep)), (2, READY));
 }
 
-/// Sleeps, intervals, tasks and the values of a queue.
+/// That holds for sleeps, intervals, tasks and the values of a queue.
 #[test]
 fn what_lies_beyond_the_end_of_time_never_comes() {
-    // A tick that divides the end of time, so that it has a tick that begins there.
+    // A tick that divides the end of time, so that one of the ticks begins there.
     let divisor = Duration::from_nanos(257 * 641 * 6_700_417);
     for length in [TickLength::MILLISECOND, TickLength::new(divisor).unwrap()] {
         let timer = ManualTimer::with(length, WheelSize::default());
@@ -172,7 +172,7 @@ fn a_shutdown_wakes_all_who_sleep_and_refuses_more() {
     assert_eq!(task.poll(&mut sleeps[1]), CLOSED);
 }
 
-/// Not so a waker that shuts the timer down itself, in place.
+/// A waker that shuts the timer down itself, in place, does not wait.
 #[test]
 fn a_shutdown_waits_for_what_another_runs_in_place() {
     in_time(|| {
@@ -197,7 +197,7 @@ fn a_shutdown_waits_for_what_another_runs_in_place() {
     });
 }
 
-/// A waker that panics when it wakes, and sees at each call whether anything of the timer is
+/// A waker that panics when it wakes, and that checks at each call that nothing of the timer is
 /// locked.
 struct Hostile {
     timer: ManualTimer,
@@ -206,7 +206,7 @@ struct Hostile {
 
 impl Hostile {
     fn called(&self, call: &'static str) {
-        self.timer.sleepers(); // takes every lock there is
+        self.timer.sleepers(); // takes every lock of the timer
         self.calls.lock().unwrap().push(call);
     }
 }
@@ -244,7 +244,7 @@ fn wakers_run_with_nothing_locked() {
         timer: timer.clone(),
         calls: Arc::clone(&calls),
     };
-    let waker = &*Box::leak(Box::new(Box::new(hostile).into_waker())); // it is never dropped
+    let waker = &*Box::leak(Box::new(Box::new(hostile).into_waker())); // never dropped
     let mut sleeps = [
         timer.sleep(MS),
         timer.sleep(MS),
@@ -254,9 +254,9 @@ fn wakers_run_with_nothing_locked() {
     for sleep in &mut sleeps {
         assert!(poll_by(sleep, waker).is_pending());
     }
-    assert!(other.poll(&mut sleeps[0]).is_pending()); // dropped: replaced
+    assert!(other.poll(&mut sleeps[0]).is_pending()); // replaces the waker, which is dropped
     assert!(poll_by(&mut sleeps[0], waker).is_pending());
-    assert!(other.poll(&mut sleeps[1]).is_pending()); // between two that panic
+    assert!(other.poll(&mut sleeps[1]).is_pending()); // between two wakers that panic
     let [called, _woken, called_too, dropped] = &mut sleeps;
     *dropped = timer.sleep(9 * MS);
     timer.advance(MS);
@@ -296,7 +296,7 @@ fn a_timeout_ends_with_the_future_or_its_time() {
         late
     );
 
-    // Ready at the same time is in time.
+    // A future that is ready at the end of its time is in time.
     let mut both = pin!(timeout(timer.sleep(MS), timer.sleep(MS)));
     let mut dropped = Box::pin(timeout(timer.sleep(MS), pending::<()>()));
     let mut never = pin!(timeout(timer.sleep(2 * MS), pending::<()>()));

@@ -1,4 +1,4 @@
-//! A timer's counts, and what it reports.
+//! A timer's counts and its reports.
 
 use std::sync::atomic::Ordering;
 
@@ -6,7 +6,7 @@ use timer_core::Workers;
 
 use crate::support::*;
 
-/// Pending, fired, cancelled, cascaded.
+/// Returns the counts of pending, fired, cancelled and cascaded tasks.
 fn counts(stats: &TimerStats) -> [u64; 4] {
     [stats.pending, stats.fired, stats.cancelled, stats.cascaded]
 }
@@ -19,15 +19,15 @@ fn tasks_are_counted_from_start_to_end() {
     assert!(timer.is_pending(handles[1]) && timer.cancel(handles[1]));
     assert!(!timer.cancel(handles[1]) && !timer.is_pending(handles[1]));
     assert_eq!(counts(&timer.stats()), [2, 0, 1, 0]);
-    timer.advance(435 * MS); // hands the last one down: its bucket begins at 440 ms
+    timer.advance(435 * MS); // hands down the last task, whose bucket begins at 440 ms
     assert_eq!(counts(&timer.stats()), [1, 1, 1, 1]);
     timer.advance(15 * MS);
     assert_eq!(counts(&timer.stats()), [0, 2, 1, 1]);
-    assert!(!timer.is_pending(handles[0]) && !timer.cancel(handles[0])); // it has fired
+    assert!(!timer.is_pending(handles[0]) && !timer.cancel(handles[0])); // that task has fired
     assert_eq!(timer.stats().cancelled, 1);
 }
 
-/// Whatever the phase of the shard on which it lies.
+/// That holds for any phase of the task's shard.
 #[test]
 fn what_is_never_due_is_neither_pending_nor_cancelled() {
     for timer in [
@@ -35,7 +35,7 @@ fn what_is_never_due_is_neither_pending_nor_cancelled() {
         Timer::from(system_timer(|builder| builder.shards(4))),
     ] {
         for _ in 0..8 {
-            let on = timer.clone(); // each thread has its shard
+            let on = timer.clone(); // each thread has its own shard
             let schedule = move || on.schedule(Duration::MAX, || ()).unwrap();
             let never = thread::spawn(schedule).join().unwrap();
             assert_eq!((counts(&timer.stats()), timer.len()), ([0; 4], 1));
@@ -56,7 +56,7 @@ fn a_system_timer_counts_its_rounds() {
         timer.schedule(MS, move || send.send(()).unwrap()).unwrap();
         fired.recv().unwrap();
     }
-    timer.shutdown(Duration::MAX); // the reaper is done counting
+    timer.shutdown(Duration::MAX); // the reaper has finished counting
     let stats = timer.stats();
     assert_eq!(stats.fired, 3);
     assert_eq!(stats.pending, 0);
@@ -91,7 +91,7 @@ fn cancels_do_not_go_down_while_wheels_go() {
     assert_eq!(timer.stats().cancelled, 20_000);
 }
 
-/// Panics as it is given its first job, which it drops, and as it is asked about its threads.
+/// Panics when it is given its first job, which it drops, and when it is asked about its threads.
 #[derive(Debug)]
 struct Panicking(AtomicBool);
 
@@ -122,7 +122,7 @@ fn panics_of_executors_are_counted_and_reported() {
         scheduled.unwrap();
         assert_eq!(fired.recv().unwrap(), number);
     }
-    timer.shutdown(Duration::MAX); // the reaper is done counting
+    timer.shutdown(Duration::MAX); // the reaper has finished counting
     assert!(!timer.driver().executors.needs_this_thread());
     let said: Vec<_> = said.try_iter().collect();
     let expected = ["the executor is full", "the executor knows no threads"];
@@ -130,7 +130,7 @@ fn panics_of_executors_are_counted_and_reported() {
     assert_eq!(timer.stats().panics, 2);
 }
 
-/// Whatever runs it: workers of the timer's, an executor, or the advancing thread.
+/// That holds for any executor: the timer's workers, a given one, or the advancing thread.
 #[test]
 fn panics_of_jobs_are_counted_once() {
     let panics = || Job::new(|| panic!("a job that contains nothing"));
@@ -145,7 +145,8 @@ fn panics_of_jobs_are_counted_once() {
     let stats = timer.stats();
     assert_eq!((stats.panics, stats.executor_queue), (1, None));
 
-    // Workers count what a program hands them, a timer what it hands to its own.
+    // Workers count the jobs that a program gives them; a timer counts those that it gives to its
+    // own.
     let workers = Workers::start("workers", 1).unwrap();
     let timer = SystemTimer::new().unwrap();
     workers.execute(panics());
@@ -157,7 +158,7 @@ fn panics_of_jobs_are_counted_once() {
     assert_eq!((workers.panicked(), timer.stats().panics), (2, 1));
 }
 
-/// The count stays when the handler is gone.
+/// The count stays when the handler is dropped.
 #[test]
 fn panics_of_a_handler_are_counted_by_its_timer() {
     let timer = ManualTimer::new();

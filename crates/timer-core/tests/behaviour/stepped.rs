@@ -1,4 +1,4 @@
-//! Timers by a clock that moves between two reads of one call (feature `tokio`).
+//! Timers whose clock moves between two reads of one call (feature `tokio`).
 
 use tokio::time::sleep;
 
@@ -7,8 +7,8 @@ use crate::support::*;
 
 const NONE: Duration = Duration::ZERO;
 
-/// The queue sleeps until a tick at which it no longer has a value. That tick comes between the two
-/// reads of the clock by one poll, which finds the queue empty.
+/// The queue sleeps until a tick at which it no longer has a value. One poll reads the clock twice;
+/// the tick comes between these reads, and the poll finds the queue empty.
 #[test]
 fn a_poll_of_an_empty_queue_always_leaves_its_waker() {
     on_paused_time(async {
@@ -28,7 +28,7 @@ fn a_poll_of_an_empty_queue_always_leaves_its_waker() {
     });
 }
 
-/// A session, and the thread that reads its heartbeats, which takes half a bound after a pause.
+/// Runs a session. The thread that reads its heartbeats takes half a bound after a pause.
 async fn heartbeat_after_a_pause_at_read(number: usize, is_inline: bool) -> bool {
     let bound = 100 * MS;
     let clock = SteppedClock::new();
@@ -40,7 +40,7 @@ async fn heartbeat_after_a_pause_at_read(number: usize, is_inline: bool) -> bool
     let sessions = timer.with_handler(move |session: &str| send.send(session).unwrap());
     let kept_alive = sessions.schedule(SECOND, "kept alive").unwrap();
     sessions.schedule(SECOND, "gone").unwrap();
-    // Other work, so that a round reads the clock as often as it ever does.
+    // Other work, so that a round reads the clock the greatest number of times.
     let beat = timer
         .schedule_at_fixed_rate(30 * MS, 30 * MS, || ())
         .unwrap();
@@ -57,16 +57,16 @@ async fn heartbeat_after_a_pause_at_read(number: usize, is_inline: bool) -> bool
         sleep(5 * MS).await;
         waits += 1;
         if waits == 50 {
-            return false; // there are not so many reads
+            return false; // there are fewer reads
         }
     }
-    // 2. The heartbeat that came meanwhile is read, and then the session lives.
+    // 2. The heartbeat that came meanwhile is read, and the session lives on.
     sleep(bound / 2).await;
     assert!(
         sessions.reschedule(kept_alive, SECOND),
         "read {number}, inline: {is_inline}"
     );
-    // 3. The other one expires.
+    // 3. The other session expires.
     sleep(2 * bound).await;
     assert_eq!(expired.try_iter().collect::<Vec<_>>(), ["gone"]);
     assert_eq!(

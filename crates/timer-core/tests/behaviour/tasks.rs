@@ -4,7 +4,7 @@ use timer_core::Periodic;
 
 use crate::support::*;
 
-/// Times at which tasks ran, in ms.
+/// The times at which tasks ran, in ms.
 #[derive(Clone, Default)]
 struct Times(Arc<Mutex<Vec<u64>>>);
 
@@ -47,7 +47,7 @@ fn tasks_of_one_tick_run_in_the_order_of_scheduling() {
     for delay in [100 * MS, 10 * SECOND] {
         let handles: Vec<_> = (0..10).map(|number| schedule(number, delay)).collect();
         assert!(timer.cancel(handles[5]));
-        timer.advance(delay - 40 * MS); // by now they lie on the finest level
+        timer.advance(delay - 40 * MS); // by now the tasks lie on the finest level
         schedule(10, 40 * MS);
         assert!(timer.cancel(handles[3]) && timer.cancel(handles[0]));
         timer.advance(40 * MS);
@@ -93,7 +93,7 @@ fn a_closed_manual_timer_fires_nothing() {
     let timer = ManualTimer::new();
     let (send, fired) = mpsc::channel();
     let tasks = timer.with_handler(move |number: u64| send.send(number).unwrap());
-    // One in the tick of the shutdown, by a task that runs before it, and one later.
+    // A task of the tick of the shutdown, which runs before it, and a later one.
     for delay in [MS, SECOND] {
         tasks.schedule(delay, delay.as_millis() as u64).unwrap();
     }
@@ -107,7 +107,7 @@ fn a_closed_manual_timer_fires_nothing() {
     assert_eq!(timer.next_due_in(), None);
     assert!(!timer.advance_to_next());
 
-    // Time goes on, and what never fired can still be taken back.
+    // Time goes on, and tasks that never fired can still be taken back.
     assert_eq!(timer.now().as_nanos(), 60_000_000_000);
     assert_eq!(fired.try_iter().count(), 0);
     let mut unfired = tasks.shutdown();
@@ -123,10 +123,10 @@ fn rescheduling_keeps_the_handle() {
         .schedule(500 * MS, move || noted.note(&clock))
         .unwrap();
     timer.advance(400 * MS);
-    assert!(timer.reschedule(handle, 5 * SECOND)); // later, to a coarser level
+    assert!(timer.reschedule(handle, 5 * SECOND)); // to a later time, on a coarser level
     timer.advance(SECOND);
     assert!(times.take().is_empty());
-    assert!(timer.reschedule(handle, 7 * MS)); // earlier
+    assert!(timer.reschedule(handle, 7 * MS)); // to an earlier time
     timer.advance(SECOND);
     assert_eq!(times.take(), [1407]);
     assert!(!timer.reschedule(handle, MS));
@@ -143,7 +143,7 @@ fn a_run_longer_than_its_period_makes_none_pile_up() {
         let (noted, clock, inside) = (times.clone(), timer.clock(), timer.clone());
         let busy = move || {
             noted.note(&clock);
-            inside.pass(25 * MS); // it takes its time
+            inside.pass(25 * MS); // the run takes some time
         };
         let period = 10 * MS;
         let beat = match rate {
@@ -158,7 +158,7 @@ fn a_run_longer_than_its_period_makes_none_pile_up() {
     }
 }
 
-/// Nor does it wait there for itself.
+/// Nor does it wait there for its own end.
 #[test]
 fn a_periodic_task_may_cancel_itself() {
     let (timer, times) = setup();
@@ -193,13 +193,13 @@ fn a_periodic_task_is_over_with_its_timer() {
     assert!(!beats[0].is_active() && left.unfired.len() == 1);
     drop(dropped);
     assert!(!beats[1].is_active());
-    // No call had cancelled it: what the shutdown handed back does nothing any more.
+    // No call had cancelled them. The tasks that the shutdown handed back no longer do anything.
     for beat in beats {
         assert!(beat.cancel() && !beat.cancel());
     }
 }
 
-/// As that of any task; a cancel still keeps it from that.
+/// That holds for any task; a cancel still prevents the run.
 #[test]
 fn a_run_that_fell_due_before_the_timer_ended_begins() {
     for is_shut_down in [true, false] {
@@ -233,7 +233,7 @@ fn a_run_that_fell_due_before_the_timer_ended_begins() {
     }
 }
 
-/// By then its task has no timer left to report it to.
+/// By then the task has no timer left that could report its panic.
 #[test]
 fn a_panic_of_the_last_run_is_reported() {
     let (send, said) = mpsc::channel();
@@ -254,7 +254,7 @@ fn a_panic_of_the_last_run_is_reported() {
     assert!(!beat.is_active());
 }
 
-/// A task that cancels itself is dropped at the end of its run, before that is reported.
+/// A task that cancels itself is dropped at the end of its run, before the run's panic is reported.
 #[test]
 fn panicking_drop_hides_no_panic_of_the_run() {
     let timer = ManualTimer::new();
@@ -313,7 +313,7 @@ fn a_periodic_task_does_not_keep_its_timer_alive() {
         .schedule_at_fixed_rate(HOUR, HOUR, move || drop(inside.clone()))
         .unwrap();
     drop(timer);
-    // The reaper may be looking at the timer, and then drops it.
+    // The reaper may be looking at the timer; it then drops the timer.
     while Arc::strong_count(&alive) > 1 {
         std::thread::yield_now(); // for ever, if the task kept its timer alive
     }
@@ -329,8 +329,8 @@ fn panics_are_reported_to_the_hook() {
     assert_eq!(said.recv().unwrap(), "number 7");
 }
 
-/// A bucket of level 1 is handed down from 16 ticks before it expires. That can wait for what is
-/// due; the last few tasks wait until then.
+/// A bucket of level 1 is handed down from 16 ticks before it expires. Due tasks go first; the last
+/// few tasks wait until the bucket expires.
 #[test]
 fn due_tasks_go_before_a_near_hand_down() {
     let mut wheel = TimingWheel::with_phase(WheelSize::default(), 0, 0);
@@ -365,7 +365,7 @@ fn a_sink_that_panics_leaves_the_others_scheduled() {
     for task in 0..100 {
         wheel.insert(5, task).unwrap();
     }
-    // The third task makes the sink panic, which has not taken it.
+    // The third task makes the sink panic before it takes the task.
     let mut taken = Vec::new();
     let advanced = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         wheel.advance(5, usize::MAX, |task| {
@@ -376,14 +376,14 @@ fn a_sink_that_panics_leaves_the_others_scheduled() {
     assert!(advanced.is_err());
     wheel.assert_valid();
     assert_eq!((wheel.len(), wheel.scheduled_count()), (98, 97));
-    // The others are due as before, and can be cancelled.
+    // The other tasks are due as before, and can be cancelled.
     let first = wheel.first_from(0).unwrap();
     taken.extend(wheel.cancel(first));
     wheel.advance(5, usize::MAX, |task| taken.push(task.take()));
     assert_eq!((taken.len(), wheel.len()), (99, 1));
 }
 
-/// As for an owner of wheels whose timer the program has let go.
+/// An owner of wheels needs that after the program has dropped the timer.
 #[test]
 fn a_driver_returns_its_timer_or_another_handle() {
     let timer = SystemTimer::new().unwrap();
@@ -391,7 +391,7 @@ fn a_driver_returns_its_timer_or_another_handle() {
     let task = timer.schedule(HOUR, || ()).unwrap();
     assert!(driver.timer().is_pending(task));
     drop(timer);
-    // Its tasks went with it.
+    // The timer's tasks went with it.
     let again = driver.timer();
     assert!(again.is_empty());
     let (send, fired) = mpsc::channel();

@@ -1,5 +1,5 @@
-//! Code of the user's that is dropped or called by the timer: nothing is locked meanwhile, and its
-//! panics leave the timer working.
+//! User code that the timer drops or calls: nothing is locked meanwhile, and its panics leave the
+//! timer working.
 
 use std::cell::Cell;
 
@@ -10,7 +10,7 @@ use crate::{
     support::*,
 };
 
-/// A value that counts the pending tasks, which takes each lock, as it is dropped.
+/// Returns a value whose drop counts the pending tasks, which takes each lock.
 fn looks_into<T: Send + 'static>(tasks: &TaskTimer<T>) -> OnDrop {
     let tasks = tasks.clone();
     OnDrop::new(move || _ = tasks.len())
@@ -36,9 +36,9 @@ fn a_panic_ends_one_advance_of_a_manual_timer() {
     let advanced = catch_unwind(AssertUnwindSafe(|| timer.advance(SECOND)));
     assert!(advanced.is_err());
     assert_eq!(timer.now().as_nanos(), 5_000_000);
-    // What other shards of it handed over by then is not kept back.
+    // Tasks that the owner's other shards handed over by then are not kept back.
     assert_eq!(owner.asked().rounds, 1);
-    // The next one is a call of its own, and makes up for it.
+    // The next advance is a call of its own, and makes up for the failed one.
     timer.advance(SECOND);
     assert_eq!(owner.asked().fired, 1);
     assert_eq!(timer.now().as_nanos(), 1_005_000_000);
@@ -62,7 +62,7 @@ fn tasks_are_dropped_unlocked_whatever_ends_them() {
         let timer = ManualTimer::new();
         let others = timer.with_handler(drop::<()>);
         let drops = Arc::new(AtomicUsize::new(0));
-        // Each looks into the wheels of its own kind, and of another.
+        // Each drop looks into the wheels of its own kind, and of another.
         let on_drop = || {
             let (timer, others, drops) = (timer.clone(), others.clone(), drops.clone());
             OnDrop::new(move || {
@@ -75,7 +75,7 @@ fn tasks_are_dropped_unlocked_whatever_ends_them() {
             let act = move || _ = &captured;
             timer.schedule_at_fixed_rate(first, SECOND, act)
         };
-        // Cancelled, run, or cancelled and run over.
+        // Tasks that are cancelled, that run, and that cancel themselves in their run.
         let captured = on_drop();
         let task = timer.schedule(MS, move || drop(captured)).unwrap();
         assert!(timer.cancel(task));
@@ -92,7 +92,7 @@ fn tasks_are_dropped_unlocked_whatever_ends_them() {
         beat.set(started.unwrap()).unwrap();
         timer.advance(SECOND);
         assert_eq!(drops.load(SeqCst), 4);
-        // Refused.
+        // Tasks that are refused.
         timer.shutdown(Duration::MAX);
         assert!(periodic(MS).is_err());
         let captured = on_drop();
@@ -102,12 +102,12 @@ fn tasks_are_dropped_unlocked_whatever_ends_them() {
 }
 
 thread_local! {
-    /// The reads of this thread up to the one that panics, or 0.
+    /// The number of this thread's reads up to and including the one that panics, or 0.
     static READS_LEFT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A clock that stands still, and panics once at a read of a thread that a test chooses. (The reaper
-/// may read it at any time.)
+/// A clock that stands still, and panics once at a read that the test chooses, on the test's
+/// thread. (The reaper may read the clock at any time.)
 #[derive(Debug)]
 struct PanicsAt;
 
@@ -120,7 +120,7 @@ impl Clock for PanicsAt {
     }
 }
 
-/// With a grace the clock is read as the reaper is woken for the next run, while that is put back.
+/// With a grace, waking the reaper for the next run reads the clock, while the task is put back.
 #[test]
 fn clock_panic_in_a_reapers_wake_up_is_counted() {
     in_time(|| {
@@ -137,7 +137,7 @@ fn clock_panic_in_a_reapers_wake_up_is_counted() {
         while executor.len() == 0 {
             thread::yield_now(); // until it is due
         }
-        // Its round is over, and the reaper sleeps.
+        // The round is over, and the reaper sleeps.
         let jobs = executor.take();
         while timer.stats().turns.count() == 0 {
             thread::yield_now();

@@ -1,5 +1,5 @@
-//! The numbers that papers, course notes and Kafka's documentation work out by hand, and Kafka's
-//! own tests of its wheel, on `TimingWheel`.
+//! Numbers worked out by hand in papers, course notes and Kafka's documentation, and Kafka's own
+//! tests of its wheel, on `TimingWheel`.
 
 use crate::support::*;
 
@@ -14,8 +14,8 @@ fn add(wheel: &mut TimingWheel<u64>, deadline: u64) -> TaskId {
     id
 }
 
-/// Turns the wheel bucket by bucket; returns what fired, as (time, deadline), and how many buckets
-/// were visited.
+/// Turns the wheel bucket by bucket; returns the fired tasks as (time, deadline), and the number of
+/// visited buckets.
 fn run(wheel: &mut TimingWheel<u64>, until: u64) -> (Vec<(u64, u64)>, usize) {
     let (mut fired, mut advances) = (Vec::new(), 0);
     while let Some(due) = wheel.next_due().filter(|&due| due <= until) {
@@ -27,8 +27,8 @@ fn run(wheel: &mut TimingWheel<u64>, until: u64) -> (Vec<(u64, u64)>, usize) {
     (fired, advances)
 }
 
-/// Inserts a task into a wheel of its own: the level and slot of its bucket, and the tick at which that
-/// begins.
+/// Inserts a task into a wheel of its own; returns the level and slot of its bucket, and the tick
+/// at which the bucket begins.
 fn bucket_of(slots: usize, now: u64, deadline: u64) -> ((usize, usize), u64) {
     let mut wheel = wheel_of(slots, now);
     let id = add(&mut wheel, deadline);
@@ -39,7 +39,7 @@ fn bucket_of(slots: usize, now: u64, deadline: u64) -> ((usize, usize), u64) {
     (place, begins)
 }
 
-/// (Slots a level, the present, a deadline, and its bucket.)
+/// The table: slots a level, the present, a deadline, and its bucket.
 #[test]
 fn deadlines_are_where_papers_and_notes_have_them() {
     let at = |hours: u64, minutes: u64, seconds: u64| hours * 3600 + minutes * 60 + seconds;
@@ -59,7 +59,7 @@ fn deadlines_are_where_papers_and_notes_have_them() {
         (20, 0, 30_000, (3, 3), 24_000),
         (20, 0, 159_999, (3, 19), 152_000),
         (20, 0, 160_000, (4, 1), 160_000),
-        // The clock of hours, minutes and seconds (S14 b): at 22:20:30 one of 50 min 10 s.
+        // The clock of hours, minutes and seconds (S14 b): at 22:20:30, a timer of 50 min 10 s.
         (60, at(22, 20, 30), at(23, 10, 40), (1, 10), at(23, 10, 0)),
         (60, at(21, 20, 30), at(22, 10, 40), (1, 10), at(22, 10, 0)),
         (60, at(23, 10, 0), at(23, 10, 40), (0, 40), at(23, 10, 40)),
@@ -70,7 +70,7 @@ fn deadlines_are_where_papers_and_notes_have_them() {
     }
 }
 
-/// Buckets drive the clock (S9).
+/// Buckets advance the clock (S9).
 #[test]
 fn buckets_due_at_200_and_840_take_2_advances_not_840() {
     let mut wheel = wheel_of(1000, 0);
@@ -89,7 +89,7 @@ fn buckets_due_at_200_and_840_take_2_advances_not_840() {
 #[test]
 fn the_level_table_for_u_1_n_3() {
     // (now, deadline, level, the first tick of its bucket). At c+1, c+2 and c+3 level 1 has moved
-    // on by one tick each; level 2 only at c+3.
+    // on by one tick each, level 2 only at c+3.
     #[rustfmt::skip]
     let table = [
         (0, 0, 1, 0), (0, 1, 1, 1), (0, 2, 1, 2), (0, 3, 2, 3), (0, 5, 2, 3), (0, 6, 2, 6),
@@ -107,21 +107,22 @@ fn the_level_table_for_u_1_n_3() {
     }
 }
 
-// Kafka's own wheel test: tick 10 ms, 5 slots, start 1000 ms; so ticks count tens of milliseconds.
+// Kafka's own wheel test: tick 10 ms, 5 slots, start 1000 ms. Ticks are therefore tens of
+// milliseconds.
 
 #[test]
 fn kafkas_wheel_test() {
     let mut wheel = wheel_of(5, 100);
     let valid = add(&mut wheel, 101);
     assert_eq!(wheel.bucket_of(valid), Some((0, 1)));
-    let expired = add(&mut wheel, 99); // at 999 ms: taken, and due at once
+    let expired = add(&mut wheel, 99); // at 999 ms: accepted, and due at once
     assert_eq!(wheel.next_due(), Some(100));
-    assert_eq!(wheel.cancel(expired), Some(99)); // cancelled: refused by Kafka, gone here
+    assert_eq!(wheel.cancel(expired), Some(99)); // Kafka refuses a cancelled task; here it is gone
     assert_eq!((wheel.cancel(expired), wheel.len()), (None, 1));
-    // 1005 ms is within Kafka's current tick, so expired there; here it rounds up to 1010.
+    // 1005 ms is within Kafka's current tick, so it is expired there. Here it rounds up to 1010.
     let tick = timer_core::TickLength::new(std::time::Duration::from_millis(10)).unwrap();
     assert_eq!(tick.round_up(1_005_000_000), 101);
-    // Advancing within a tick does not move, one tick does.
+    // An advance within a tick does not move the wheel; one tick does.
     assert_eq!(tick.round_down(1_009_999_999), 100);
     assert_eq!(run(&mut wheel, 101).0, [(101, 101)]);
     assert_eq!((wheel.now(), wheel.level_count()), (101, 1)); // no overflow wheel yet
@@ -146,7 +147,7 @@ fn an_id_names_a_task_by_its_insertion() {
     assert_eq!(add(&mut wheel, 8).sequence(), 8);
 }
 
-/// A free node has that sequence, too.
+/// A free node has the sequence 0, too.
 #[test]
 fn an_id_with_the_sequence_0_names_no_task() {
     let mut wheel = wheel_of(20, 0);

@@ -1,4 +1,4 @@
-//! Random runs beside a reference; as long as `TEST_EFFORT` says.
+//! Random runs beside a reference; `TEST_EFFORT` sets their length.
 
 #[path = "../support/effort.rs"]
 mod effort;

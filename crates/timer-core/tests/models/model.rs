@@ -1,8 +1,8 @@
-//! The wheel against a reference: an ordered set of (when it is due, task). proptest makes the
-//! steps, and shrinks a failure to the few that matter; [`oracle`](super::oracle) does them.
+//! The wheel against a reference: an ordered set of (due time, task). proptest makes the steps, and
+//! shrinks a failure to the few that matter; [`oracle`](super::oracle) does them.
 //!
-//! How often each rare path was taken is printed at the end, and a path never taken fails the test.
-//! `TEST_EFFORT` says how many steps to make: 5000 without it, a million in CI. `MODEL_SEED` changes
+//! The test prints how often each rare path was taken, and fails if one was never taken.
+//! `TEST_EFFORT` sets the number of steps: 5000 without it, a million in CI. `MODEL_SEED` changes
 //! them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,10 +17,10 @@ use crate::{
     oracle::{Bounds, Model, Paths, Pick, Setup, Step, When},
 };
 
-/// Without `TEST_EFFORT`.
+/// The number of steps without `TEST_EFFORT`.
 const STEPS: u64 = 5_000;
 
-/// On average.
+/// The mean.
 const STEPS_A_CASE: usize = 200;
 
 /// The number of the oracle's paths, cascades from nine levels among them.
@@ -36,7 +36,7 @@ fn when() -> impl Strategy<Value = When> {
     ]
 }
 
-/// None, or a small one.
+/// Makes a budget: none, or a small one.
 fn budget() -> impl Strategy<Value = u8> {
     prop_oneof![Just(0), 1u8..10]
 }

@@ -1,11 +1,12 @@
-//! The wheel beside a reference, an ordered set of (when it is due, task): every task fires once,
-//! when it is due and not before, in order of tick; a budget is kept; what is cancelled, taken off
-//! or given another deadline is where it should be. Whoever makes the steps has this as a module:
-//! the test `model`, and `fuzz`, which decodes them from bytes.
+//! The wheel beside a reference, an ordered set of (due time, task). Every task fires once, when it
+//! is due and not before, in order of tick; a budget is kept; a task that is cancelled, taken off
+//! the wheel or given another deadline is where it should be. Two callers make steps with this
+//! module: the test `model`, and `fuzz`, which decodes them from bytes.
 //!
-//! All of `u64` is covered, the last ticks too, which a wheel with a phase takes for "never".
-//! Counts are compared after each step. Links are walked, and `next_due` is compared with every
-//! bucket worked out by hand, after every 1000th with more than 200 tasks, otherwise as often as
+//! All of `u64` is covered, including the last ticks, which a wheel with a phase takes for "never".
+//! Counts are compared after each step. Links are walked, and `next_due` is compared with the due
+//! times of all buckets, calculated independently: after every 1000th step with more than 200
+//! tasks, otherwise as often as [`Bounds`] say.
 //! [`Bounds`] say.
 #![allow(
     clippy::unwrap_used,
@@ -18,12 +19,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use arbitrary::Arbitrary;
 use timer_core::{Scheduled, TaskId, TimingWheel, WheelSize};
 
-/// Links are walked after each of so many steps at first.
+/// Links are walked after each step before this one.
 const WALKED_FIRST: u64 = 16;
 
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Setup {
-    /// Above the least.
+    /// The number of slots above the minimum.
     pub slots: u8,
     pub start: When,
     pub phase: u8,
@@ -33,9 +34,9 @@ pub struct Setup {
 /// The bounds of a case.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Tasks kept at a time.
+    /// The maximum number of tasks at a time.
     pub kept: usize,
-    /// Links are walked after one step in so many.
+    /// Links are walked once in this many steps.
     pub walked: u64,
 }
 
@@ -44,14 +45,14 @@ pub struct Bounds {
 pub enum When {
     Past(u16),
     Ahead(u8),
-    /// A number of bits, shifted to the left: every level is as likely.
+    /// The first number, shifted to the left by the second, so that every level is equally likely.
     Far(u8, u8),
-    /// A time before the end of time.
+    /// This many ticks before the end of time.
     End(u8),
     At(u64),
 }
 
-/// One of the tasks, by its place among them.
+/// Selects a task by its position among all.
 pub type Pick = u8;
 
 #[derive(Arbitrary, Clone, Debug)]
@@ -62,15 +63,15 @@ pub enum Step {
     Cancel(Pick),
     Reschedule(Pick, When),
     Unschedule(Pick),
-    /// Everything that names a task, with the id of one that is gone.
+    /// Makes every call that takes an id, with the id of a task that is gone.
     TouchGone(Pick),
     CatchUp(When),
-    /// Turns until nothing more is due, so many tasks a call.
+    /// Turns until nothing more is due, with a budget for each call.
     Advance {
         to: When,
         budget: u8,
     },
-    /// Turns to the next bucket, once; what is due may be left in the wheel's keeping.
+    /// Turns once, to the next bucket. Due tasks may be left on the wheel.
     Turn {
         budget: u8,
         leave: bool,
@@ -85,11 +86,11 @@ pub enum Step {
 /// The number of times that each path was taken.
 pub type Paths = BTreeMap<String, u64>;
 
-/// A task as the reference knows it.
+/// A task in the reference.
 struct Kept {
     id: TaskId,
     deadline: u64,
-    /// The time at which it is due, the past counted as the present; `None` for never.
+    /// The time at which it is due. A past deadline counts as the present; `None` is never.
     due: Option<u64>,
 }
 
@@ -97,11 +98,11 @@ pub struct Model {
     setup: Setup,
     bounds: Bounds,
     slots: u128,
-    /// A later deadline is never due.
+    /// The last deadline that is ever due.
     last_tick: u64,
     wheel: TimingWheel<u64>,
     kept: BTreeMap<u64, Kept>,
-    /// (when it is due, task)
+    /// (due time, task)
     due: BTreeSet<(u64, u64)>,
     gone: Vec<TaskId>,
     next_task: u64,
@@ -210,7 +211,7 @@ impl Model {
         self.count("insert unscheduled");
     }
 
-    /// The reference learns of a deadline, for which the wheel has work at a time.
+    /// Records a deadline in the reference. The wheel has work for it at `work`.
     fn keep(&mut self, task: u64, id: TaskId, deadline: u64, work: u64) {
         let due = Some(deadline.max(self.wheel.now())).filter(|due| *due <= self.last_tick);
         assert!(work <= due.unwrap_or(u64::MAX), "work after the deadline");
@@ -218,7 +219,7 @@ impl Model {
         self.kept.insert(task, Kept { id, deadline, due });
     }
 
-    /// The reference forgets a task.
+    /// Removes a task from the reference.
     fn forget(&mut self, task: u64) -> Kept {
         let kept = self.kept.remove(&task).expect("it is kept, and fires once");
         if let Some(due) = kept.due {
@@ -227,7 +228,7 @@ impl Model {
         kept
     }
 
-    /// One of all, and if they are more than a pick can tell one of every second, third, ...
+    /// Selects one of all tasks; if a pick cannot number them all, one of every second, third, ...
     fn pick(&self, pick: Pick) -> Option<(u64, TaskId)> {
         let count = self.kept.len();
         let nth = usize::from(pick) * count.div_ceil(256) % count.max(1);
@@ -311,7 +312,7 @@ impl Model {
     }
 
     fn advance(&mut self, now: u64, budget: usize) {
-        // Each call fires a task or hands one down, which each level does once.
+        // Each call fires a task or hands one down, which each level does once for a task.
         let calls_max = (self.kept.len() + 1) * (self.wheel.level_count() + 1);
         for _ in 0..calls_max {
             self.turn(now, budget, false);
@@ -323,7 +324,7 @@ impl Model {
         panic!("more than {calls_max} turns to {now}");
     }
 
-    /// One call of `advance`; returns how many fired.
+    /// Calls `advance` once; returns how many tasks fired.
     fn turn(&mut self, now: u64, budget: usize, leave: bool) -> usize {
         let levels = self.levels();
         let mut fired = Vec::new();
@@ -371,7 +372,7 @@ impl Model {
         fired.len()
     }
 
-    /// The level of each scheduled task, unless they are many.
+    /// Returns the level of each scheduled task, unless there are many.
     fn levels(&self) -> Vec<(u64, usize)> {
         if self.kept.len() > 200 {
             return Vec::new();
@@ -438,9 +439,9 @@ impl Model {
         );
     }
 
-    /// When the bucket of some tasks is due, in wide arithmetic: as it begins, which is when each
-    /// is due rounded down to the level's tick; or a quarter of its ticks before that, when it is
-    /// handed down early.
+    /// Returns when the bucket of some tasks is due, in wide arithmetic. That is the bucket's first
+    /// tick, to which each due time rounds down, or a quarter of the bucket's ticks before that if
+    /// buckets are handed down early.
     fn bucket_due(&self, (level, slot): (usize, usize), tasks: &[u64]) -> u64 {
         let (unit, early) = (self.slots.pow(level as u32), self.setup.early);
         let phase = u128::from(self.setup.phase);
@@ -465,7 +466,7 @@ impl Model {
         assert!(self.due.is_empty());
     }
 
-    /// Takes out all that is left, as a shutdown does.
+    /// Takes out all remaining tasks, as a shutdown does.
     pub fn shut_down(mut self) -> Paths {
         if !self.kept.is_empty() {
             self.count("shutdown with entries");
@@ -495,7 +496,7 @@ impl When {
     }
 }
 
-/// Zero is no budget: nothing would ever happen.
+/// Zero means no limit: with a budget of zero nothing would ever happen.
 fn budget_of(byte: u8) -> usize {
     if byte == 0 { usize::MAX } else { byte.into() }
 }

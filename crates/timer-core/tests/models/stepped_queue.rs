@@ -1,6 +1,6 @@
-//! A `DelayQueue` beside a map, by a clock that moves as it is read in half of the runs (feature
-//! `tokio`). In the others deadlines are known exactly, so their order is compared, too. Its timer is
-//! a task of a runtime of one thread with a paused clock, so a seed is always the same run.
+//! A `DelayQueue` beside a map (feature `tokio`). In half of the runs the clock moves as it is
+//! read. In the others deadlines are known exactly, so their order is compared as well. The timer
+//! is a task of a one-threaded runtime with a paused clock, so a seed always makes the same run.
 
 use std::{
     collections::BTreeMap,
@@ -21,24 +21,24 @@ use crate::{
 
 const TICK: TickLength = TickLength::MILLISECOND;
 
-/// The timer looks at its clock at least this often: a step may have come since.
+/// The timer looks at its clock at least this often, since the clock may have made a step.
 const SLEEP_MAX: Duration = Duration::from_millis(5);
 
-/// The longest time from a deadline to the wake-up for it. To the timer's own bound come its tick,
-/// that of the runtime, and the part of one by which they differ.
+/// The longest time from a deadline to the wake-up for it: the timer's own bound, its tick, the
+/// runtime's tick, and the part of a tick by which these differ.
 const LATE_MAX: Duration = Duration::from_millis(8);
 
-/// A value that the queue has.
+/// A value in the queue.
 struct Kept {
     key: TaskId,
-    /// Its deadline counts from a read of the clock between two known moments.
+    /// The deadline counts from a read of the clock between two known moments.
     due_ns_min: u64,
     due_tick_max: u64,
-    /// The runtime's time at which an owner that waits was woken at the latest.
+    /// The runtime's time by which a waiting owner has been woken at the latest.
     woken_at: Instant,
 }
 
-/// The last poll yielded no value, when its task had been woken this often.
+/// A last poll that yielded no value, with the number of its task's wake-ups by then.
 struct Waits {
     woken: usize,
     was_pending: bool,
@@ -53,10 +53,10 @@ struct Model {
     /// Keys that the queue no longer has.
     gone: Vec<TaskId>,
     waits: Option<Waits>,
-    /// The clock moves as it is read.
+    /// Whether the clock moves as it is read.
     has_steps: bool,
     has_grace: bool,
-    /// It is empty most of the time.
+    /// Whether the queue is empty most of the time.
     holds_few: bool,
     next_value: u64,
 }
@@ -88,7 +88,8 @@ impl Model {
         }
     }
 
-    /// Sets how far the clock moves before its next reads: mostly not at all, or about a tick.
+    /// Sets how far the clock moves before each of its next reads: mostly not at all, or about a
+    /// tick.
     fn set_steps(&mut self) {
         if !self.has_steps {
             return;
@@ -104,7 +105,7 @@ impl Model {
         self.clock.step(&steps);
     }
 
-    /// Returns a delay: short, long, and hardly ever.
+    /// Returns a delay: none, short, long, or for ever.
     fn delay(&mut self) -> Duration {
         match self.random.u8(0..16) {
             0 | 1 => Duration::ZERO,
@@ -175,7 +176,7 @@ impl Model {
         assert_eq!(self.queue.remove(&key), Some(value));
     }
 
-    /// A key that is gone names nothing any more.
+    /// Checks that the key of a value that is gone names no value.
     fn touch_gone(&mut self) {
         if let Some(key) = self.random.choice(&self.gone) {
             assert!(!self.queue.reset(key, MS) && self.queue.get(key).is_none());
@@ -187,7 +188,8 @@ impl Model {
         self.kept.values().map(|kept| kept.due_tick_max).min()
     }
 
-    /// Checks what holds after each step, where the clock stands still meanwhile.
+    /// Checks the queue's next time after a step, in runs in which the clock moves only between
+    /// steps.
     fn check_time(&mut self) {
         let Some(due_tick) = self.first_due_tick() else {
             assert_eq!(self.queue.next_due_in(), None);
@@ -199,7 +201,7 @@ impl Model {
         assert!(self.has_grace || due_in <= until, "{due_in:?}");
     }
 
-    /// Polls as the owner, again at once where the queue says so.
+    /// Polls as the owner, again at once if the queue woke it.
     fn poll_once(&mut self) -> Poll<Option<Result<Expired<u64>, TimerError>>> {
         let waker = self.owner.clone().into();
         loop {
@@ -243,7 +245,7 @@ impl Model {
     async fn run(&mut self, by: Duration) {
         sleep(by).await;
         let is_due = |kept: &Kept| kept.woken_at <= Instant::now();
-        // In a grace period due values wait; `finish` shows that it ends.
+        // In a grace period due values wait; `finish` shows that the period ends.
         if !self.has_grace && self.kept.values().any(is_due) {
             assert!(
                 !self.still_waits(),
@@ -252,7 +254,7 @@ impl Model {
         }
     }
 
-    /// Returns true when the owner was not woken since a poll that yielded no value.
+    /// Returns whether the owner has not been woken since a poll that yielded no value.
     fn still_waits(&self) -> bool {
         let is_now = |waits: &Waits| self.owner.times() == waits.woken;
         self.waits.as_ref().is_some_and(is_now)
@@ -292,7 +294,7 @@ impl Model {
         }
     }
 
-    /// All but what is never due comes out, on wake-ups alone.
+    /// Takes out all values that are ever due, polling only after wake-ups.
     async fn finish(mut self) {
         let is_some_time = |kept: &Kept| kept.due_tick_max < u64::MAX / 2;
         let mut runs = 0;

@@ -1,6 +1,6 @@
-//! Helpers of the tests of both crates: spans of time, polls, a task that counts its wake-ups, an
+//! Helpers for the tests of both crates: spans of time, polls, a task that counts its wake-ups, an
 //! executor that is late, a place where a thread is held, a value that tells which thread drops it.
-//! And the names that most tests need, so that `use crate::support::*` brings them.
+//! It also exports the names that most tests need, so that `use crate::support::*` brings them.
 #![allow(
     dead_code,
     unused_imports,
@@ -41,7 +41,8 @@ pub fn system_timer(build: impl FnOnce(SystemTimerBuilder) -> SystemTimerBuilder
     build(SystemTimer::builder()).build().unwrap()
 }
 
-/// Does this once, for what a thread and a shard keep, then measures what a hundred times more take.
+/// Calls `once` a first time, for the memory that a thread and a shard keep; then measures the
+/// allocations of a hundred more calls.
 pub fn a_hundred_more(mut once: impl FnMut()) -> AllocationInfo {
     once();
     allocation_counter::measure(|| {
@@ -51,7 +52,7 @@ pub fn a_hundred_more(mut once: impl FnMut()) -> AllocationInfo {
     })
 }
 
-/// Runs `eager`; returns how often a task beside it had its turn meanwhile.
+/// Runs `eager`; returns how many turns a task beside it had meanwhile.
 #[cfg(feature = "tokio")]
 pub async fn turns_of_a_neighbour_of(eager: impl Future<Output = ()>) -> u32 {
     let turns = Cell::new(0);
@@ -78,7 +79,7 @@ pub fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     poll_by(future, Waker::noop())
 }
 
-/// Returns the waker of a task that does this as it is woken.
+/// Returns the waker of a task that calls `woken` when it is woken.
 pub fn waker(woken: impl Fn() + Send + Sync + 'static) -> Waker {
     struct Task<F>(F);
     impl<F: Fn() + Send + Sync + 'static> Wake for Task<F> {
@@ -89,7 +90,7 @@ pub fn waker(woken: impl Fn() + Send + Sync + 'static) -> Waker {
     Waker::from(Arc::new(Task(woken)))
 }
 
-/// Returns the output of a future that is over.
+/// Returns the output of a future that is ready.
 #[track_caller]
 pub fn over<F: Future + Unpin>(future: &mut F) -> F::Output {
     match poll(future) {
@@ -98,7 +99,7 @@ pub fn over<F: Future + Unpin>(future: &mut F) -> F::Output {
     }
 }
 
-/// Counts wake-ups of a task. Each waker of it holds a reference.
+/// Counts the wake-ups of a task. Each waker of the task holds a reference.
 #[derive(Default)]
 pub struct Woken(AtomicUsize);
 
@@ -128,7 +129,7 @@ impl Woken {
     }
 }
 
-/// Fails if `run` panics, or waits for a lock that it has.
+/// Fails if `run` panics, or waits for a lock that it holds.
 #[track_caller]
 pub fn in_time(run: impl FnOnce() + Send + 'static) {
     let (done, is_done) = mpsc::channel();
@@ -139,18 +140,18 @@ pub fn in_time(run: impl FnOnce() + Send + 'static) {
     assert_eq!(is_done.recv_timeout(Duration::from_secs(10)), Ok(()));
 }
 
-/// Runs this on another thread, and joins that.
+/// Runs `act` on another thread, and joins that thread.
 pub fn on_another_thread<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(act).join().unwrap())
 }
 
-/// Runs this on a thread with a stack of this size.
+/// Calls `run` on a thread with a stack of this size.
 pub fn on_stack<T: Send + 'static>(bytes: usize, run: impl FnOnce() -> T + Send + 'static) -> T {
     let thread = thread::Builder::new().stack_size(bytes).spawn(run);
     thread.unwrap().join().unwrap()
 }
 
-/// A value that does this as it is dropped; a task whose last waker does, too.
+/// A value that calls a function when it is dropped, or a task that does so with its last waker.
 pub struct OnDrop(Mutex<Box<dyn FnMut() + Send>>);
 
 impl OnDrop {
@@ -177,12 +178,12 @@ thread_local! {
     static AT_NEXT_READ: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
-/// Does this at this thread's next read of an [`Acting`] clock, once that was read.
+/// Calls `act` at this thread's next read of an [`Acting`] clock, after the clock was read.
 pub fn at_next_read(act: impl FnOnce() + 'static) {
     AT_NEXT_READ.set(Some(Box::new(act)));
 }
 
-/// A clock that reads as another, at whose next read a test does something.
+/// A clock that reads another, and at whose next read a test does something.
 #[derive(Debug)]
 pub struct Acting<C>(pub C);
 
@@ -201,13 +202,13 @@ pub fn manual() -> (ManualTimer, Arc<Woken>) {
     (ManualTimer::new(), Woken::task())
 }
 
-/// Polls an interval as the task: the millisecond of its tick.
+/// Polls an interval as the task; returns the millisecond of its tick.
 pub fn tick(interval: &mut Interval, task: &Arc<Woken>) -> Poll<Result<u64, TimerError>> {
     let due = interval.poll_tick(&mut Context::from_waker(&task.clone().into()));
     due.map_ok(|due| due.as_nanos() / 1_000_000)
 }
 
-/// Runs this on `threads` threads at once, each with its number, and returns what each returned.
+/// Calls `run` on `threads` threads at once, with the number of each; returns their results.
 pub fn race<T: Send>(threads: u64, run: impl Fn(u64) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let run = &run;
@@ -215,13 +216,13 @@ pub fn race<T: Send>(threads: u64, run: impl Fn(u64) -> T + Sync) -> Vec<T> {
         for number in 0..threads {
             racers.push(scope.spawn(move || run(number)));
         }
-        // Joined one by one: ThreadSanitizer does not see the end of a scope.
+        // Join one by one: ThreadSanitizer does not see the end of a scope.
         let joined = racers.into_iter().map(|racer| racer.join().unwrap());
         joined.collect()
     })
 }
 
-/// Keeps its jobs until a test wants them: a worker that is late, or blocked.
+/// Keeps its jobs until a test asks for them, like a worker that is late or blocked.
 #[derive(Clone, Debug, Default)]
 pub struct Later(Arc<Mutex<Vec<Job>>>);
 
@@ -232,12 +233,12 @@ impl Executor for Later {
 }
 
 impl Later {
-    /// Takes out the jobs that it has.
+    /// Takes out the jobs that it holds.
     pub fn take(&self) -> Vec<Job> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 
-    /// Runs the jobs that it has, in order; says how many.
+    /// Runs the jobs that it holds, in order; returns their number.
     pub fn run(&self) -> usize {
         self.take().into_iter().map(Job::run).count()
     }
@@ -247,7 +248,7 @@ impl Later {
     }
 }
 
-/// A place where a test holds one thread: the next to come by after `arm`.
+/// A place where a test holds one thread, the next to come by after `arm`.
 #[derive(Clone)]
 pub struct Stop(Arc<(AtomicBool, Barrier)>);
 
@@ -256,7 +257,7 @@ impl Stop {
         Stop(Arc::new((AtomicBool::new(false), Barrier::new(2))))
     }
 
-    /// One that holds the first thread to come by.
+    /// Returns a place that holds the first thread to come by.
     pub fn armed() -> Self {
         let stop = Stop::new();
         stop.arm();
@@ -267,7 +268,7 @@ impl Stop {
         self.0.0.store(true, SeqCst);
     }
 
-    /// Waits until a thread is held.
+    /// Holds this thread if the place is armed, until `meanwhile` is over.
     pub fn here(&self) {
         if self.0.0.swap(false, SeqCst) {
             self.0.1.wait();
@@ -275,7 +276,8 @@ impl Stop {
         }
     }
 
-    /// Does this while a thread is held, once one is. That goes on then, also after a panic.
+    /// Waits until a thread is held, and calls `act` meanwhile. The thread then goes on, even after
+    /// a panic.
     pub fn meanwhile<T>(&self, act: impl FnOnce() -> T) -> T {
         struct GoOn<'a>(&'a Barrier);
         impl Drop for GoOn<'_> {

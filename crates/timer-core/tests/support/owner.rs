@@ -1,4 +1,4 @@
-//! An owner of wheels that counts what its timer asks of it, and panics where a test says.
+//! An owner of wheels that counts the calls of its timer, and panics where a test says so.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 use timer_core::driver::{Driver, ShardLook, Shards, WheelOwner};
@@ -21,11 +21,11 @@ pub struct Owner {
     fired: AtomicUsize,
     rounds: AtomicUsize,
     closed: AtomicBool,
-    /// Done at each look.
+    /// Called at each look.
     pub at_look: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
-/// What was asked of an owner so far.
+/// The calls to an owner so far.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Asked {
     pub looks: usize,
@@ -36,7 +36,7 @@ pub struct Asked {
 }
 
 impl Owner {
-    /// Makes one that is still to be attached.
+    /// Makes an owner that is not attached yet.
     pub fn new(driver: &Driver, shards: usize, panics: &'static [At]) -> Arc<Self> {
         Arc::new(Owner {
             shards: driver.shards(shards, (), |(), plan| plan.wheel()),
@@ -50,7 +50,7 @@ impl Owner {
         })
     }
 
-    /// Makes one that is attached.
+    /// Makes an owner and attaches it.
     pub fn on(driver: &Driver, shards: usize, panics: &'static [At]) -> Arc<Self> {
         let owner = Owner::new(driver, shards, panics);
         assert!(driver.attach(&owner, &owner.shards));

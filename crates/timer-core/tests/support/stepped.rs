@@ -1,5 +1,5 @@
-//! A timer by a clock that moves as it is read, as the machine's does between two reads. It lies on
-//! a tokio runtime of one thread with a paused clock, so each run is the same.
+//! A timer whose clock moves as it is read, as the machine's clock does between two reads. The
+//! timer is on a one-threaded tokio runtime with a paused clock, so every run is the same.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -34,7 +34,7 @@ pub struct SteppedClock {
 #[derive(Debug, Default)]
 struct Steps {
     lead_ns: AtomicU64,
-    /// The steps of the next reads.
+    /// The steps before the next reads.
     next_ns: Mutex<VecDeque<u64>>,
 }
 
@@ -47,7 +47,7 @@ impl SteppedClock {
         }
     }
 
-    /// Makes a timer by this clock, a task of the present runtime.
+    /// Makes a timer with this clock, a task of the present runtime.
     pub fn timer(
         &self,
         configure: impl FnOnce(SystemTimerBuilder) -> SystemTimerBuilder,
@@ -56,7 +56,7 @@ impl SteppedClock {
         configure(builder.clock(self.clone())).build().unwrap()
     }
 
-    /// Before each of the next reads the clock moves by one of these.
+    /// Makes the clock move by one of these steps before each of the next reads.
     pub fn step(&self, steps: &[Duration]) {
         let mut next_ns = self.steps.next_ns.lock().unwrap();
         next_ns.clear();
@@ -83,7 +83,7 @@ impl Clock for SteppedClock {
     }
 }
 
-/// Runs a test on one thread, whose tokio clock goes on as all tasks wait for it.
+/// Runs a test on one thread, whose tokio clock advances when all tasks wait for it.
 pub fn on_paused_time(test: impl Future<Output = ()>) {
     let mut runtime = Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build().unwrap();
