@@ -50,7 +50,7 @@ fn event_has_the_snapshot_with_keys_as_text() {
     let timers = &event["timers"];
     assert_eq!(*timers, json!([]), "a shared timer is added separately");
 
-    // Counts.
+    // The counts.
     let seen = &event["purgatories"][0];
     assert_eq!(seen["name"], "orders");
     let names = "parked parked_total expired completed cancelled taken".split(' ');
@@ -66,7 +66,7 @@ fn event_has_the_snapshot_with_keys_as_text() {
         assert!(busiest.contains(&of_one), "{busiest:?}");
     }
 
-    // The operation that is left, with its times in seconds.
+    // The remaining operation, with its times in seconds.
     let oldest = &seen["oldest"][0];
     assert_eq!(oldest["keys"], json!(["\"a\"", r#""<b>\"</b>""#]));
     assert_eq!(oldest["age"], 0.055);
@@ -77,7 +77,7 @@ fn event_has_the_snapshot_with_keys_as_text() {
     assert_eq!(seen["oldest"].as_array().unwrap().len(), 1);
     assert_eq!(seen["under_check"], json!([]));
 
-    // The other waited 30 ms.
+    // The other operation waited 30 ms.
     let bounds = TimeHistogram::BOUNDS_S;
     let bucket = bounds.iter().position(|&bound_s| bound_s == 0.05).unwrap();
     let expired = &seen["minute"]["waits"]["expired"];
@@ -99,7 +99,7 @@ fn keys_are_written_by_the_given_function() {
     );
     let show = |key: &&str, f: &mut fmt::Formatter<'_>| write!(f, "order {key}");
     assert_eq!(key(Live::new().purgatory_with(&purgatory, show)), "order a");
-    // And those of a form.
+    // The keys of a form, too.
     let ends = Watermarks::new("log ends").unwrap();
     let wait = ends.wait_for(&"a", 7, Duration::from_secs(3600));
     let shown = |live: Live| {
@@ -154,7 +154,8 @@ fn members_that_lag_are_named() {
         logs.in_epoch(&"caught up", 0).report(&member, 42).unwrap();
     }
 
-    // Of groups that writes wait for: who lags, the last first, and for how long.
+    // Groups that writes wait for: the lagging members, the furthest behind first, and for how
+    // long.
     let lagging = || event(&live)["purgatories"][0]["lagging"].clone();
     let orders = |lags: f64| {
         json!([{
@@ -192,7 +193,7 @@ fn list_of_lagging_members_is_limited() {
     drop(wait);
 }
 
-/// A page that was looked at leaves nothing behind that would wake its timer.
+/// After a page was looked at, nothing remains that would wake the timer.
 #[test]
 fn history_schedules_nothing() {
     let timer = SystemTimer::new().unwrap();
@@ -216,7 +217,7 @@ fn lists_of_keys_and_operations_are_limited() {
         park(&purgatory, &keys, MS);
     }
 
-    // Ten of each unless set otherwise; six keys of an operation.
+    // At most ten of each by default, and six keys of an operation.
     let seen = |live: &Live| event(live)["purgatories"][0].clone();
     let lengths = |seen: &Value| ["busiest", "oldest"].map(|of| seen[of].as_array().unwrap().len());
     let live = Live::new().purgatory(&purgatory);
@@ -271,14 +272,14 @@ fn purgatory_that_is_shut_down_is_still_shown() {
 #[test]
 fn page_asks_no_host_but_its_server() {
     let page = Live::page();
-    // Neither another host nor code from text.
+    // The page names no other host, and makes no code from text.
     let words = "http: https: //cdn src= @import url( innerHTML outerHTML eval(";
     for word in words.split(' ') {
         assert!(!page.contains(word), "{word} is in the page");
     }
     assert!(page.contains("/events"));
 
-    // The policy names the hash of each.
+    // The policy names the hash of the one script and of the one style.
     for tag in ["<script", "<style"] {
         let count = page.matches(tag).count();
         assert_eq!(count, 1, "one {tag}>, named by the policy");

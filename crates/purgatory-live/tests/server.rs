@@ -15,14 +15,14 @@ use purgatory::{BoxedOperation, Purgatory, when};
 use purgatory_live::{Live, Server};
 use serde_json::Value;
 
-/// A bound on what must happen soon: a test that waits for this long has failed.
+/// A bound on events that must come soon: a test that waits for this long has failed.
 const LONG: Duration = Duration::from_secs(30);
 
 fn serve(routes: Router) -> Server {
     Server::start("127.0.0.1:0".parse().unwrap(), routes).unwrap()
 }
 
-/// Sends a request; returns the answer's head and a reader of the rest.
+/// Sends a request; returns the answer's head and a reader for the rest.
 fn ask(address: SocketAddr, path: &str) -> (String, BufReader<TcpStream>) {
     let mut client = TcpStream::connect(address).unwrap();
     client.set_read_timeout(Some(LONG)).unwrap();
@@ -43,7 +43,7 @@ fn ask(address: SocketAddr, path: &str) -> (String, BufReader<TcpStream>) {
     (head.to_lowercase(), answer)
 }
 
-/// Reads the next event's data; `None` when the stream has ended.
+/// Reads the data of the next event; returns `None` when the stream has ended.
 fn next_event(stream: &mut impl BufRead) -> Option<Value> {
     loop {
         let mut line = String::new();
@@ -61,7 +61,7 @@ fn page_is_served_with_its_policy() {
     let server = serve(Live::new().router());
     let (head, mut body) = ask(server.address(), "/");
 
-    // The head allows no other origin anything.
+    // The head allows nothing to other origins.
     assert!(head.starts_with("http/1.1 200 "), "{head}");
     assert!(
         head.contains("content-type: text/html; charset=utf-8\r\n"),
@@ -95,7 +95,7 @@ fn events_follow_each_other_until_the_server_ends() {
     );
     let (_, mut other) = ask(server.address(), "/debug/live/events");
 
-    // Each event is later than the one before and soon shows what was parked.
+    // Each event is later than the one before, and soon shows the parked operations.
     let mut at_s = -1.0;
     for parked in 0..3 {
         let event = loop {
@@ -116,7 +116,7 @@ fn events_follow_each_other_until_the_server_ends() {
     let (head, _) = ask(server.address(), "/health");
     assert!(head.starts_with("http/1.1 200 "), "{head}");
 
-    // The server ends with two streams open.
+    // The server ends although two streams are open.
     let address = server.address();
     drop(server);
     while next_event(&mut stream).is_some() {}
@@ -140,13 +140,13 @@ fn key_that_panics_ends_only_its_stream() {
     let (_, mut stream) = ask(server.address(), "/events");
     assert!(next_event(&mut stream).is_some());
 
-    // The stream ends as soon as the key is to be shown.
+    // The stream ends as soon as the key has to be shown.
     let operation = when(|| false, drop);
     let parked = purgatory.try_complete_else_watch(operation, &[Panics], Duration::from_secs(3600));
     parked.unwrap();
     while next_event(&mut stream).is_some() {}
 
-    // Without the key there are events again.
+    // Without the key, events come again.
     purgatory.shutdown(Duration::from_secs(5));
     let (_, mut stream) = ask(server.address(), "/events");
     assert!(next_event(&mut stream).is_some());
@@ -177,7 +177,7 @@ fn handler_may_drop_its_server() {
     assert_eq!(body, "stopped");
 }
 
-/// In a process of its own, whose threads would need a stack that no machine has.
+/// In a process of its own, whose threads would need a larger stack than any machine has.
 #[test]
 fn server_without_a_thread_is_an_error_in_a_task() {
     const STACK: &str = "RUST_MIN_STACK";

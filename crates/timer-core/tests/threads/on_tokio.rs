@@ -1,4 +1,4 @@
-//! A timer that is a task of a tokio runtime, by that runtime's clock (feature `tokio`).
+//! A timer that is a task of a tokio runtime, and follows that runtime's clock (feature `tokio`).
 #![cfg(all(feature = "tokio", not(loom)))]
 
 use std::future::poll_fn;
@@ -16,7 +16,7 @@ fn here() -> SystemTimer {
     system_timer(|builder| builder.tokio(Handle::current()))
 }
 
-/// One thread, time that stands still but when all wait for it.
+/// Makes a runtime of one thread, on which time advances only when all tasks wait for it.
 fn paused() -> Runtime {
     let mut builder = Builder::new_current_thread();
     builder.enable_time().start_paused(true).build().unwrap()
@@ -35,15 +35,15 @@ async fn tasks_run_by_the_paused_clock() {
     assert!(timer.cancel(never));
     for ms in [0, 1, 7, 250, 90_000, 3_600_000] {
         let (fired, at_ms) = fired.recv().await.unwrap();
-        // To the tick; and the first waits for no time, or for the tick that has begun.
+        // Each fires to the tick. The first waits for no time, or for the tick that has begun.
         assert_eq!(fired, ms);
         let in_time = u128::from(ms)..=u128::from(ms) + 1;
         assert!(in_time.contains(&at_ms), "{ms} at {at_ms}");
     }
 }
 
-/// Tasks of the runtime run what expired, so they may spawn; and one that is scheduled meanwhile,
-/// earlier than what the reaper sleeps for, wakes it.
+/// Tasks of the runtime run the expired tasks, so these may spawn. A task that is scheduled
+/// meanwhile, earlier than the time for which the reaper sleeps, wakes the reaper.
 #[tokio::test(start_paused = true)]
 async fn what_expires_may_spawn_and_schedule_earlier_ones() {
     let timer = here();
@@ -60,7 +60,7 @@ async fn what_expires_may_spawn_and_schedule_earlier_ones() {
     assert_eq!(timer.shutdown(Duration::MAX).unfired.len(), 1);
 }
 
-/// By the paused clock to the tick, and by a running one at all.
+/// The queue follows a paused clock to the tick, and a running one at all.
 #[test]
 fn delay_queue_follows_the_runtimes_clock() {
     for is_paused in [true, false] {
@@ -84,7 +84,7 @@ fn delay_queue_follows_the_runtimes_clock() {
     }
 }
 
-/// The task ends with the last handle, and with a shutdown.
+/// The timer's task ends with the last handle, and with a shutdown.
 #[test]
 fn nothing_of_it_is_left_on_the_runtime() {
     let runtime = paused();
@@ -105,7 +105,7 @@ fn nothing_of_it_is_left_on_the_runtime() {
     }
 }
 
-/// Sleeps on it end with an error, and tasks scheduled later are refused.
+/// Sleeps on the timer end with an error, and tasks scheduled later are refused.
 #[test]
 fn a_runtime_that_goes_shuts_the_timer_down() {
     for driven in [true, false] {
@@ -120,7 +120,7 @@ fn a_runtime_that_goes_shuts_the_timer_down() {
         assert!(task.poll(&mut sleep).is_pending());
         drop(runtime);
         while task.times() == 0 {
-            std::thread::yield_now(); // for ever, if it were not woken
+            std::thread::yield_now(); // for ever, if the task were not woken
         }
         assert!(matches!(task.poll(&mut sleep), Poll::Ready(Err(_))));
         assert!(timer.schedule(MS, || ()).is_err());
@@ -128,7 +128,7 @@ fn a_runtime_that_goes_shuts_the_timer_down() {
     }
 }
 
-/// The wakers of its sleeps run on the thread that drops it.
+/// The wakers of the timer's sleeps run on the thread that drops the runtime.
 #[test]
 fn a_shutdown_waits_for_a_runtime_that_goes() {
     let runtime = paused();
@@ -162,7 +162,7 @@ fn a_runtime_without_time_is_an_error_that_says_so() {
     assert!(refused.to_string().contains("enable_time"), "{refused}");
 }
 
-/// Nothing would ever fire on it.
+/// Otherwise nothing would ever fire on it.
 #[test]
 fn timer_on_a_runtime_that_is_gone_is_refused() {
     let mut builder = Builder::new_multi_thread();
@@ -177,7 +177,7 @@ fn timer_on_a_runtime_that_is_gone_is_refused() {
     }
 }
 
-/// No code there waits for a thread that may be waiting for this one.
+/// Expired code must not wait for a thread that may be waiting for this one.
 #[tokio::test(start_paused = true)]
 async fn what_expires_is_told_apart_from_other_tasks() {
     let timer = here();
@@ -191,11 +191,11 @@ async fn what_expires_is_told_apart_from_other_tasks() {
 }
 
 thread_local! {
-    /// Schedules as its thread's destructors run.
+    /// Schedules when its thread's destructors run.
     static AT_THE_END: RefCell<Option<OnDrop>> = const { RefCell::new(None) };
 }
 
-/// tokio's own thread-locals are gone by then, and a panic would abort the process.
+/// By then tokio's own thread-locals are gone, and a panic would abort the process.
 #[test]
 fn a_thread_that_ends_schedules_on_a_runtimes_timer() {
     let runtime = paused();
@@ -204,14 +204,14 @@ fn a_thread_that_ends_schedules_on_a_runtimes_timer() {
     let ends = move || {
         let inside = scheduling.clone();
         let schedules = OnDrop::new(move || _ = inside.schedule(MS, || ()).unwrap());
-        AT_THE_END.set(Some(schedules)); // made first, gone last
+        AT_THE_END.set(Some(schedules)); // made first, dropped last
         scheduling.schedule(MS, || ()).unwrap();
     };
     thread::spawn(ends).join().unwrap();
     assert_eq!(timer.len(), 2);
 }
 
-/// A task of another runtime, whose clock is behind or ahead, schedules by the timer's own.
+/// A task of another runtime, whose clock is behind or ahead, schedules by the timer's own clock.
 #[test]
 fn another_runtimes_task_schedules_by_this_clock() {
     let (own, other) = (paused(), paused());
@@ -248,7 +248,7 @@ async fn runtime_timer_follows_its_paused_clock() {
     queue.insert(7, HOUR).unwrap();
     assert_eq!(queue.next().await.unwrap().unwrap().value, 7);
     assert!(began.elapsed() >= HOUR && began.elapsed() <= HOUR + 2 * MS);
-    // Whoever asks gets the same.
+    // Every call returns the same timer.
     let task = Timer::tokio().unwrap().schedule(HOUR, || ()).unwrap();
     tokio::task::yield_now().await;
     assert!(Timer::tokio().unwrap().cancel(task));
@@ -271,13 +271,13 @@ fn each_runtime_has_a_timer_that_goes_with_it() {
     let refused = first.schedule(HOUR, || ()).unwrap_err();
     assert_eq!(refused.reason, TimerError::Closed);
     assert!(second.schedule(HOUR, || ()).is_ok());
-    // After a shutdown by hand the next call makes another.
+    // After a shutdown by hand the next call makes another timer.
     let (runtime, third) = start();
     third.shutdown(Duration::ZERO);
     assert!(of(&runtime).schedule(HOUR, || ()).is_ok());
 }
 
-/// Pending tasks are dropped with the runtime, by its thread, also if no handle of the timer is left.
+/// The runtime drops pending tasks, on its thread, even if no handle of the timer is left.
 #[test]
 fn a_runtime_that_goes_takes_the_tasks_of_its_timer() {
     let runtime = paused();
@@ -300,7 +300,7 @@ fn a_runtime_that_goes_takes_the_tasks_of_its_timer() {
     assert_eq!(dropped, std::sync::mpsc::TryRecvError::Disconnected);
 }
 
-/// Runs itself again, at once, until this is true or it has run so often.
+/// Schedules itself again for the present until `over` is set, at most `runs_left` times.
 fn again_until(timer: SystemTimer, over: Arc<AtomicBool>, runs_left: usize) {
     if runs_left > 0 && !over.load(SeqCst) {
         let next = timer.clone();
@@ -309,7 +309,7 @@ fn again_until(timer: SystemTimer, over: Arc<AtomicBool>, runs_left: usize) {
     }
 }
 
-/// The reaper is one task of many, also while each round finds that it was called again.
+/// The reaper is one task of many, even if each round finds that more has become due.
 #[tokio::test(start_paused = true)]
 async fn busy_reaper_lets_other_tasks_run() {
     let timer = system_timer(|builder| builder.tokio(Handle::current()).inline());
@@ -321,8 +321,8 @@ async fn busy_reaper_lets_other_tasks_run() {
     assert!(timer.stats().fired < 2000, "{} runs", timer.stats().fired);
 }
 
-/// A loop over what is due at once takes part in the runtime's cooperative budget: its task yields,
-/// and what is joined with it gets its turn.
+/// A loop over values or sleeps that are due at once takes part in the runtime's cooperative
+/// budget: its task yields, so futures joined with it have their turns.
 #[tokio::test]
 async fn a_loop_over_due_values_yields_to_its_neighbours() {
     let timer = ManualTimer::new();
@@ -344,7 +344,7 @@ async fn a_loop_over_due_values_yields_to_its_neighbours() {
     assert!(turns_of_a_neighbour_of(sleeps).await > 10);
 }
 
-/// What is due comes out at its time, however often the task yields for it.
+/// Due values come out at their time, however often the task yields meanwhile.
 #[tokio::test]
 async fn a_settle_waits_for_loops_that_yield() {
     let timer = ManualTimer::new();
@@ -364,7 +364,7 @@ async fn a_settle_waits_for_loops_that_yield() {
     assert_eq!(tokio::join!(owner, timer.settle(MINUTE)).0, 1_000_000_000);
 }
 
-/// A task that has used up its budget has nothing more to do of what is not due.
+/// After a task has used up its budget, the settle does not wait for its values that are not due.
 #[tokio::test]
 async fn a_settle_passes_by_a_busy_task() {
     let timer = ManualTimer::new();
@@ -385,7 +385,7 @@ async fn a_settle_passes_by_a_busy_task() {
     }
 }
 
-/// A future that uses up the budget of its task does not keep its timeout from ending it.
+/// A future that uses up its task's budget does not keep its timeout from ending it.
 #[tokio::test]
 async fn a_timeout_needs_no_budget() {
     let timer = ManualTimer::new();

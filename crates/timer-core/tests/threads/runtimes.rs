@@ -1,5 +1,5 @@
-//! Sleeps, time-outs and intervals on real threads, driven by tokio and by an executor that only
-//! blocks. Nothing here depends on how long anything takes.
+//! Sleeps, timeouts and intervals on real threads, driven by tokio and by an executor that only
+//! blocks. No test depends on how long anything takes.
 #![cfg(not(loom))]
 
 use crate::support::*;
@@ -49,7 +49,7 @@ fn a_sleep_due_at_its_first_poll_is_over_soon() {
     assert_eq!(pollster::block_on(timer.sleep(HOUR)), expected);
 }
 
-/// Two tasks hand a token to and fro, each after a sleep, and a third gives up on them.
+/// Two tasks pass a token back and forth, each after a sleep, and a third task gives up on them.
 #[tokio::test]
 async fn settling_lets_tasks_follow_time_step_by_step() {
     let timer = ManualTimer::new();

@@ -1,11 +1,11 @@
-//! A process that is really stopped (SIGSTOP) and goes on (SIGCONT) while heartbeats of its sessions
-//! queue up in a socket. With a grace none that was kept alive may end.
+//! A process that is really stopped (SIGSTOP) and continued (SIGCONT) while heartbeats of its
+//! sessions queue up in a socket. With a grace, no session that was kept alive may end.
 //!
-//! The test's own program runs again as the process that is stopped. It keeps each session twice: as a
-//! task of a timer, whose reaper races the thread that reads, and in a `DelayQueue` that this thread
-//! polls before it looks at what it has read. Each heartbeat carries the time at which it was written,
-//! by a clock that both processes read. So what is counted does not depend on how busy the machine is:
-//! a session that ended though its heartbeat was written in time.
+//! The test starts its own program again as the process to stop. That process keeps each session
+//! twice: as a task of a timer, whose reaper races the thread that reads, and in a `DelayQueue`
+//! that this thread polls before it looks at the heartbeats. Each heartbeat carries the time at
+//! which it was written, by a clock that both processes read. So the test counts, however busy the
+//! machine is, the sessions that ended although their heartbeats were written in time.
 
 use std::{
     env,
@@ -25,18 +25,19 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::support::*;
 
-/// The bound of the grace. A pause of more than twice as much is noticed. A busy machine makes none
-/// that is as long: it would begin a grace in which a stop is not noticed.
+/// The bound of the grace. A pause of more than twice the bound is noticed. The bound is so long
+/// that a busy machine causes no such pause, which would begin a grace period in which a stop is
+/// not noticed.
 const BOUND: Duration = Duration::from_millis(400);
 /// A session without a heartbeat ends after this time.
 const TIMEOUT: Duration = Duration::from_millis(1200);
 const BEAT: Duration = Duration::from_millis(20);
 const SESSIONS: u8 = 20;
-/// Processes that are stopped at the same time, and how often each is.
+/// The number of processes that are stopped at the same time, and of stops of each.
 const PROCESSES: u64 = 4;
 const STOPS: u32 = 2;
 
-/// Tells the program that it is the one to be stopped, and with what: `grace` or `none`.
+/// Tells the program that it is the process to stop, and its sessions' grace: `grace` or `none`.
 const ROLE: &str = "STOPPED_PROCESS";
 
 /// The clock of both processes.
@@ -45,10 +46,11 @@ fn monotonic() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// A heartbeat as it is sent: its session, and the nanosecond at which it was written.
+/// The size of a heartbeat as sent: its session, and the nanosecond at which it was written.
 const BEAT_BYTES: usize = 9;
 
-/// The process that is stopped: what keeps its sessions, and how many ended though kept alive.
+/// The sessions of the process that is stopped, and the number of those that ended though kept
+/// alive.
 struct Sessions {
     tasks: TaskTimer<u8>,
     queue: DelayQueue<u8>,
@@ -61,7 +63,7 @@ struct Sessions {
 struct Kept {
     task: TimerHandle,
     value: TaskId,
-    /// Neither ends before.
+    /// The session ends no earlier, in either place.
     until: Duration,
 }
 
@@ -83,7 +85,7 @@ impl Sessions {
         sessions
     }
 
-    /// Takes out what the queue says is over.
+    /// Takes the expired values out of the queue.
     fn expire(&mut self) {
         let mut context = Context::from_waker(Waker::noop());
         while let Poll::Ready(Some(expired)) = self.queue.poll_expired(&mut context) {
@@ -91,8 +93,9 @@ impl Sessions {
         }
     }
 
-    /// Keeps a session alive. One that has ended begins anew, and is counted if this heartbeat should
-    /// have kept it: it lay there for longer than the time in which a pause may go unnoticed.
+    /// Keeps a session alive. A session that has ended begins anew. It is counted as lost if this
+    /// heartbeat should have kept it: if the heartbeat was written longer before the session's end
+    /// than a pause may go unnoticed.
     fn keep(&mut self, number: u8, written: Duration) {
         let kept = &mut self.kept[usize::from(number)];
         let in_time = u64::from(written + 2 * BOUND <= kept.until);
@@ -108,7 +111,7 @@ impl Sessions {
     }
 }
 
-/// Runs as the process that is stopped, until its socket's other end is closed.
+/// Runs as the process that is stopped, until the other end of its socket is closed.
 fn be_stopped(grace: Duration) {
     let timer = SystemTimer::builder().grace(grace).build().unwrap();
     let mut sessions = Sessions::new(&timer, grace);
@@ -117,18 +120,18 @@ fn be_stopped(grace: Duration) {
     let mut buffer = [0; 1 << 16];
     let mut filled = 0;
     loop {
-        // 1. Wait for heartbeats, or until the queue wants to be polled. It is stopped here as a rule.
+        // 1. Wait for heartbeats, or until the queue has to be polled. Stops usually fall here.
         let due_in = sessions.queue.next_due_in().unwrap_or(TIMEOUT);
         socket.set_read_timeout(Some(due_in.max(MS))).unwrap();
         match socket.read(&mut buffer[filled..]) {
             Ok(0) => break,
             Ok(read) => filled += read,
-            // Its time is over, or the process goes on after a stop.
+            // The wait timed out, or the process was continued after a stop.
             Err(error) => assert!(matches!(error.kind(), WouldBlock | Interrupted), "{error}"),
         }
-        // 2. What is over comes first: the wrong order after a pause, but for the grace.
+        // 2. Expire the queue first: after a pause this is the wrong order, except for the grace.
         sessions.expire();
-        // 3. The heartbeats, of which the last may not be whole. The parent hears that they are read.
+        // 3. Read the heartbeats; the last may be incomplete. Tell the parent that they are read.
         let whole = filled - filled % BEAT_BYTES;
         for beat in buffer[..whole].chunks(BEAT_BYTES) {
             let written_ns = u64::from_le_bytes(beat[1..].try_into().unwrap());
@@ -141,7 +144,7 @@ fn be_stopped(grace: Duration) {
     eprintln!("{} {}", sessions.lost_tasks, sessions.lost_values);
 }
 
-/// A process that is stopped and goes on, with the socket for its heartbeats.
+/// A process that is stopped and continued, with the socket for its heartbeats.
 struct Stopped {
     process: Child,
     socket: UnixStream,
@@ -189,7 +192,7 @@ impl Stopped {
         }
     }
 
-    /// Takes what the process has answered until now.
+    /// Discards the answers of the process until now.
     fn forget_answers(&mut self) {
         self.socket.set_nonblocking(true).unwrap();
         while self.socket.read(&mut [0; 1024]).is_ok_and(|read| read > 0) {}
@@ -202,7 +205,7 @@ impl Stopped {
         self.socket.read_exact(&mut [0]).unwrap();
     }
 
-    /// Closes the socket, and returns how many tasks and values of the process were lost.
+    /// Closes the socket; returns how many tasks and values the process has lost.
     fn lost(mut self) -> (u64, u64) {
         self.socket.shutdown(Shutdown::Write).unwrap();
         let mut said = String::new();
@@ -216,19 +219,19 @@ impl Stopped {
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        let _ = self.process.kill(); // after a failure it may still be stopped
+        let _ = self.process.kill(); // after a failure the process may still be stopped
         let _ = self.process.wait();
     }
 }
 
-/// Stops a process of its own at random points, each time until all sessions' time has passed; returns
-/// how many tasks and values were lost.
+/// Stops a new process at random points, each time until the timeouts of all sessions have passed;
+/// returns how many tasks and values were lost.
 fn stop_again_and_again(role: &str, seed: u64) -> (u64, u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut stopped = Stopped::new(role);
     stopped.wait_for_answer();
     for _ in 0..STOPS {
-        // Longer than a grace period: a second pause within one is not noticed.
+        // Longer than a grace period, since a second pause within one is not noticed.
         stopped.beat_for(BOUND + BOUND / 4 + random.u32(0..200) * MS);
         stopped.signal("-STOP");
         stopped.beat_for(TIMEOUT + random.u32(20..300) * MS);
@@ -242,7 +245,7 @@ fn stop_again_and_again(role: &str, seed: u64) -> (u64, u64) {
 
 #[test]
 fn a_stopped_process_loses_no_session() {
-    // Run as the process that is stopped, it does only that.
+    // Run as the process to stop, the program does only that.
     if let Ok(role) = env::var(ROLE) {
         let grace = if role == "grace" {
             BOUND
@@ -257,6 +260,6 @@ fn a_stopped_process_loses_no_session() {
     });
     let (without, with) = lost.split_last().unwrap();
     assert_eq!(with, [(0, 0); PROCESSES as usize], "tasks and values lost");
-    // What is counted is there to be counted: without a grace sessions end.
+    // Lost sessions are really counted: without a grace, some are lost.
     assert!(without.1 > 0, "{without:?}");
 }

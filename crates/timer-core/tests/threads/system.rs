@@ -1,4 +1,4 @@
-//! The timer on real threads: nothing here sleeps, and nothing asserts how long anything took.
+//! The timer on real threads. No test sleeps, and none asserts how long anything took.
 
 use std::{
     env,
@@ -44,11 +44,11 @@ fn starting_and_stopping_timers_wakes_nobody() {
     let timer = system_timer(|builder| builder.clock(ManualTimer::new().clock()));
     let never = || unreachable!("cancelled");
     let start = |hours| timer.schedule(hours * HOUR, never).unwrap();
-    start(1); // the shard's first: the reaper hears of it
+    start(1); // the shard's first task: the reaper hears of it
     let timers: Vec<_> = (0..10_000).map(|_| start(1)).collect();
     let (to, fired) = mpsc::channel();
     send(&timer, Duration::ZERO, &to, ());
-    fired.recv().unwrap(); // it has
+    fired.recv().unwrap(); // the reaper has heard of it
     let before = timer.stats().wake_ups;
     for number in 0..10_000 {
         assert!(timer.cancel(start(2 + number % 2)));
@@ -57,7 +57,7 @@ fn starting_and_stopping_timers_wakes_nobody() {
         }
     }
     assert!(timers.into_iter().all(|handle| timer.cancel(handle)));
-    // It may just have been falling asleep; twenty thousand timers are worth no more than that.
+    // The reaper may just have been falling asleep, but 20 000 timers cause no more wake-ups.
     let wake_ups = timer.stats().wake_ups - before;
     assert!(wake_ups <= 2, "{wake_ups} wake-ups for 20 000 timers");
     assert_eq!(timer.len(), 1);
@@ -115,7 +115,7 @@ fn shutdown_hands_back_unfired_tasks() {
         assert_eq!(fired.try_iter().count(), 0);
         for task in left {
             task.run();
-        } // they are whole
+        } // the tasks are complete
         assert_eq!(fired.try_iter().count(), 1000);
         let late = timer.schedule(MS, move || to.send(()).unwrap());
         let late = late.unwrap_err();
@@ -141,7 +141,7 @@ fn jobs_that_wait_for_a_worker_are_counted() {
     timer.shutdown(Duration::MAX);
 }
 
-/// It may be the thread that the task is about to run on.
+/// That thread may be the one on which the task is about to run.
 #[test]
 fn a_timers_thread_waits_for_no_periodic_task() {
     let timer = SystemTimer::builder().workers(2).build().unwrap();
@@ -169,7 +169,7 @@ fn a_shutdown_in_a_task_does_not_wait_for_itself() {
     assert_eq!(done.recv().unwrap(), 0);
 }
 
-/// Both are due in one round, in which the first owner of wheels shuts the timer down.
+/// Both tasks are due in one round, in which the first owner of wheels shuts the timer down.
 #[test]
 fn a_shutdown_in_a_round_fires_nothing_after_it() {
     let hand = ManualTimer::new();
@@ -182,7 +182,7 @@ fn a_shutdown_in_a_round_fires_nothing_after_it() {
     let tasks = timer.with_handler(move |number: u64| send.send(number).unwrap());
     tasks.schedule(MS, 7).unwrap();
     hand.pass(MS);
-    assert_eq!(done.recv(), Ok(1)); // its own thread
+    assert_eq!(done.recv(), Ok(1)); // the reaper's own thread
     timer.shutdown(Duration::MAX);
     assert_eq!((fired.try_iter().count(), tasks.shutdown()), (0, vec![7]));
 }
@@ -203,7 +203,7 @@ fn what_falls_due_together_is_spread_over_the_workers() {
         timer.schedule(5 * MS, task).unwrap();
     }
     hand.pass(5 * MS);
-    let in_time = || ran.recv_timeout(MINUTE).is_ok(); // or it would be for ever
+    let in_time = || ran.recv_timeout(MINUTE).is_ok(); // otherwise it would block for ever
     assert!(
         (0..2 * WORKERS).all(|_| in_time()),
         "some of the workers were left out"
@@ -237,7 +237,7 @@ fn two_threads_advance_a_manual_timer() {
     assert_eq!(timer.clock().now_ns(), 200_000 * 1_000_000);
 }
 
-/// Both see the same next moment: the second to advance does not go beyond it.
+/// Both see the same next moment: the second thread to advance does not go beyond it.
 #[test]
 fn two_threads_advance_a_manual_timer_to_one_moment() {
     let timer = ManualTimer::new();
@@ -266,8 +266,8 @@ fn two_threads_advance_a_manual_timer_to_one_moment() {
     assert_eq!(timer.clock().now_ns(), 20_000 * 1_000_000);
 }
 
-/// Each run looks whether it was cancelled for good. No sleep: as many rounds as it takes to meet a
-/// run.
+/// Each run checks whether it was cancelled for good. The test does not sleep: it repeats until
+/// each cancel meets a task that runs.
 #[test]
 fn a_cancelled_periodic_task_is_not_called() {
     let timer = SystemTimer::new().unwrap();
@@ -295,7 +295,7 @@ fn a_cancelled_periodic_task_is_not_called() {
     assert_eq!(late.load(SeqCst), 0);
 }
 
-/// Keeps its jobs, and lets what it is given go as it takes one.
+/// Keeps its jobs, and drops the timer that it was given when it takes a job.
 #[derive(Clone, Debug, Default)]
 struct LetsGo(Later, Arc<Mutex<Option<TaskTimer<TellsWhere>>>>);
 
@@ -306,8 +306,8 @@ impl Executor for LetsGo {
     }
 }
 
-/// The last handle goes while the reaper has the wheels in its hands, so it has the last one
-/// itself.
+/// The last other handle is dropped while the reaper works on the wheels, so the reaper's is the
+/// last.
 #[test]
 fn the_reaper_drops_no_task_of_a_timer_that_goes() {
     let lets_go = LetsGo::default();
@@ -315,7 +315,7 @@ fn the_reaper_drops_no_task_of_a_timer_that_goes() {
     let (tell, told) = mpsc::channel();
     let tasks = timer.with_handler(drop::<TellsWhere>);
     tasks.schedule(HOUR, TellsWhere(tell.clone())).unwrap();
-    // The executor waits for this thread's handle to go.
+    // The executor waits until this thread drops its handle.
     let mut handle = lets_go.1.lock().unwrap();
     tasks.schedule(Duration::ZERO, TellsWhere(tell)).unwrap();
     *handle = Some(tasks);
@@ -350,7 +350,7 @@ fn a_shutdown_waits_for_what_is_running_or_its_limit() {
             let callers = callers.map(|limit| scope.spawn(move || shut_down(limit)));
             for _ in 0..10_000 {
                 thread::yield_now();
-            } // one that does not wait gets away
+            } // a shutdown that does not wait ends meanwhile
             while timer.shutdown(Duration::ZERO).threads != 1 {
                 thread::yield_now(); // until the worker is the last
             }
@@ -362,7 +362,7 @@ fn a_shutdown_waits_for_what_is_running_or_its_limit() {
     });
 }
 
-/// The machine's clock, which panics once after it was told to.
+/// The machine's clock, which panics once after a test has told it to.
 #[derive(Debug)]
 struct PanicsOnce(SystemClock, Arc<AtomicBool>);
 
@@ -378,7 +378,7 @@ fn a_round_whose_clock_panics_is_counted() {
     let panics = Arc::new(AtomicBool::new(false));
     let clock = PanicsOnce(SystemClock::new(), panics.clone());
     let timer = system_timer(|builder| builder.clock(clock).inline());
-    // The reaper runs the task, and reads the clock then.
+    // The reaper runs the task, and then reads the clock.
     let scheduled = timer.schedule(MS, move || panics.store(true, SeqCst));
     scheduled.unwrap();
     while timer.stats().panics == 0 {
@@ -386,13 +386,13 @@ fn a_round_whose_clock_panics_is_counted() {
     }
     let stats = timer.stats();
     assert_eq!((stats.fired, stats.pending), (1, 0));
-    // It goes on.
+    // The reaper goes on.
     let (to, fired) = mpsc::channel();
     send(&timer, MS, &to, ());
     fired.recv().unwrap();
 }
 
-/// A clock that stands still, and shows whether anything still has it.
+/// A clock that stands still, and shows whether anything still holds it.
 #[derive(Debug)]
 struct Counted(#[expect(dead_code, reason = "counted")] Arc<()>);
 
@@ -421,7 +421,7 @@ fn a_timer_that_is_gone_leaves_nothing_behind() {
 }
 
 thread_local! {
-    /// Dropped as its thread ends.
+    /// Dropped when its thread ends.
     static AT_THREADS_END: RefCell<Option<OnDrop>> = const { RefCell::new(None) };
 }
 
@@ -442,7 +442,7 @@ fn a_shutdown_at_a_workers_end_does_not_wait() {
     left.recv().unwrap(); // a thread that joins itself ends the process
 }
 
-/// In a process of its own, whose threads would need a stack that no machine has.
+/// In a process of its own, whose threads would need a larger stack than any machine has.
 #[test]
 fn a_timer_without_threads_is_an_error() {
     const STACK: &str = "RUST_MIN_STACK";
@@ -457,7 +457,7 @@ fn a_timer_without_threads_is_an_error() {
     again.args(["--exact", "system::a_timer_without_threads_is_an_error"]);
     let piped = again.env(STACK, &huge).stdout(Stdio::piped());
     let mut child = piped.spawn().unwrap();
-    // Its output ends with it, which may be never.
+    // The child's output ends with the child, which may never happen.
     let mut stdout = child.stdout.take().unwrap();
     let (send, output) = mpsc::channel();
     thread::spawn(move || {
@@ -466,12 +466,12 @@ fn a_timer_without_threads_is_an_error() {
         send.send(said)
     });
     let said = output.recv_timeout(MINUTE);
-    let _ = child.kill(); // it may have ended
+    let _ = child.kill(); // the child may have ended
     assert!(child.wait().unwrap().success(), "{said:?}");
     assert!(said.is_ok_and(|said| said.contains("1 passed")));
 }
 
-/// So does the end of each round.
+/// A panic at the end of the round is made up for, too.
 #[test]
 fn a_turn_that_panicked_is_made_up_for() {
     let timer = SystemTimer::new().unwrap();
@@ -479,7 +479,7 @@ fn a_turn_that_panicked_is_made_up_for() {
     let owner = Owner::on(&driver, 1, &[At::FirstAdvance, At::RoundOver]);
     owner.insert(0, driver.config.tick.deadline(driver.now_ns(), 5 * MS));
     while owner.asked().fired == 0 {
-        thread::yield_now(); // for ever, if its shard were not looked at again
+        thread::yield_now(); // for ever, if the shard were not looked at again
     }
     timer.shutdown(Duration::MAX);
     let asked = owner.asked();
@@ -487,7 +487,7 @@ fn a_turn_that_panicked_is_made_up_for() {
     assert!(!driver.attach(&owner, &owner.shards));
 }
 
-/// A wall clock that the test sets: it never goes back, and jumps ahead while threads sleep.
+/// A wall clock that the test sets. It never goes back, and jumps ahead while threads sleep.
 #[derive(Clone, Debug, Default)]
 struct SetByHand {
     shows_ns: Arc<AtomicU64>,
@@ -500,11 +500,11 @@ impl SetByHand {
         self.shows_ns.store(shows.as_nanos() as u64, SeqCst);
     }
 
-    /// Blocks until the reaper has read it twice more: once for a round, once to plan the next.
+    /// Blocks until the reaper has read the clock twice more: for a round, and to plan the next.
     fn wait_until_read(&self) {
         let until = self.reads.load(SeqCst) + 2;
         while self.reads.load(SeqCst) < until {
-            thread::yield_now(); // for ever, if the reaper slept on
+            thread::yield_now(); // for ever, if the reaper kept sleeping
         }
     }
 }
@@ -533,7 +533,8 @@ fn wall_clock_that_is_set_fires_late_never_early() {
         let scheduled = timer.schedule_at(deadline, move || send.send(hours).unwrap());
         scheduled.unwrap();
     }
-    // Set back it stands still, set ahead the reaper finds the deadline in its sleep.
+    // Set back, the clock stands still. Set ahead, it has the reaper notice the deadline in its
+    // sleep.
     clock.set(9 * HOUR);
     assert_eq!(timer.now(), Moment::default() + 10 * HOUR);
     clock.wait_until_read();
