@@ -1,5 +1,5 @@
-//! Planted races and the same done right, by way of what `std.c` and `std.supp` touch: `races
-//! NAME`.
+//! Planted races, and the same programs without the race, by way of the functions that `std.c` and
+//! `std.supp` handle: `races NAME`.
 
 use std::{
     cell::UnsafeCell,
@@ -12,7 +12,7 @@ use std::{
     thread,
 };
 
-/// Written without a lock, and once more when its last owner drops it.
+/// Is written without a lock, and once more when its last owner drops it.
 #[derive(Default)]
 struct Shared(UnsafeCell<u64>);
 
@@ -31,7 +31,7 @@ impl Drop for Shared {
     }
 }
 
-/// A thread writes and says so; this one writes, too, when it has heard.
+/// Another thread writes and sets a flag; this thread also writes, once it sees the flag.
 fn publish(say: Ordering, hear: Ordering) {
     static SAID: AtomicBool = AtomicBool::new(false);
     let shared = Arc::new(Shared::default());
@@ -48,7 +48,8 @@ fn publish(say: Ordering, hear: Ordering) {
     drop(thread.join());
 }
 
-/// A thread that owns nothing writes and says so; this one drops the last `Arc` when it has heard.
+/// A thread that owns nothing writes and sets a flag; this thread drops the last `Arc` once it sees
+/// the flag.
 fn free(say: Ordering, hear: Ordering) {
     static SAID: AtomicBool = AtomicBool::new(false);
     let shared = Arc::new(Shared::default());
@@ -64,8 +65,8 @@ fn free(say: Ordering, hear: Ordering) {
     drop(thread.join());
 }
 
-/// A thread sends what it has written, and may write once more; this one writes when it has
-/// received it.
+/// Another thread sends the value that it has written, and may write once more; this thread writes
+/// once it has received the value.
 fn send(once_more: bool) {
     let (sender, receiver) = mpsc::channel();
     let thread = thread::spawn(move || {
@@ -79,7 +80,7 @@ fn send(once_more: bool) {
     drop(thread.join());
 }
 
-/// Four threads write under a lock that they must wait for; one of them may forget it.
+/// Four threads write under a lock that they contend for; one of them may not take it.
 fn lock(forget: bool) {
     let (shared, lock) = (Arc::new(Shared::default()), Arc::new(Mutex::new(())));
     let threads = [false, false, false, forget].map(|forget| {
@@ -96,7 +97,7 @@ fn lock(forget: bool) {
     }
 }
 
-/// Two owners: only the `Arc`'s count orders the write of one before the drop by the other.
+/// Two owners: only the count of the `Arc` orders the write by one before the drop by the other.
 fn own() {
     let shared = Arc::new(Shared::default());
     let other = shared.clone();

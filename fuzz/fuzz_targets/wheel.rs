@@ -3,6 +3,6 @@
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::wheel::run(data));
 
-/// Built without cargo-fuzz, as with `--all-features`, there is no libFuzzer to be the program.
+/// Without cargo-fuzz, as with `--all-features`, libFuzzer does not provide the program.
 #[cfg(not(fuzzing))]
 fn main() {}

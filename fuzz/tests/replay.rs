@@ -17,7 +17,7 @@ use proptest::{
 
 type Body = fn(&[u8]);
 
-/// Reads a corpus: inputs that libFuzzer kept, and those that once failed, with their paths.
+/// Reads a corpus, inputs that libFuzzer kept and inputs that once failed, with their paths.
 fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("corpus")
@@ -34,7 +34,7 @@ fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 fn replay(target: &str, body: Body) {
-    // Run all of them, to name every one that fails.
+    // Run all of them, so that every failing one is named.
     let mut failed = Vec::new();
     for (path, data) in corpus(target) {
         if !passes(|| body(&data)) {
@@ -48,8 +48,8 @@ fn passes(run: impl FnOnce() + UnwindSafe) -> bool {
     catch_unwind(run).is_ok()
 }
 
-/// Runs random cases: as many as `PROPTEST_CASES` says, by default 256. The bytes of a failing case
-/// are shrunk and printed, with the command that adds them to a corpus.
+/// Runs random cases, 256 or as many as `PROPTEST_CASES` says. The bytes of a failing case are
+/// shrunk and printed, with the command that adds them to a corpus.
 fn at_random(body: Body, bytes: impl Strategy<Value = Vec<u8>>) {
     let config = Config {
         failure_persistence: None,
@@ -65,13 +65,13 @@ fn at_random(body: Body, bytes: impl Strategy<Value = Vec<u8>>) {
     }
 }
 
-/// Generates records, which shrinking leaves out one by one.
+/// Generates records; shrinking removes them one by one.
 fn records(bytes: usize, count: usize) -> impl Strategy<Value = Vec<u8>> {
     vec(vec(any::<u8>(), bytes), 0..count).prop_map(|records| records.concat())
 }
 
-/// Generates frames of the corpus in any order with a few bytes changed, and events between them.
-/// (Random bytes would be no requests.)
+/// Generates frames of the corpus in any order, with a few bytes changed, and events between them.
+/// (Random bytes would not be requests.)
 fn frames() -> impl Strategy<Value = Vec<u8>> {
     // A known frame, with up to two bytes changed.
     let known: Vec<Vec<u8>> = corpus("broker")
@@ -91,7 +91,7 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
         [&[0x7f, event, 0, 0][..], &(value >> by).to_be_bytes()].concat()
     });
 
-    // All of them, each with its length in front.
+    // All of them, each after its length.
     vec(prop_oneof![3 => request, 1 => event], 0..40).prop_map(|frames| {
         let framed = |frame: &Vec<u8>| [&(frame.len() as u32).to_be_bytes()[..], frame].concat();
         frames.iter().flat_map(framed).collect()

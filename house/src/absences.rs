@@ -1,8 +1,8 @@
-//! The absences that docs/ARCHITECTURE.md lists: what must not stand where. Code only; comments, the
-//! tests beside the code and the guide may say what they like.
+//! The absences that docs/ARCHITECTURE.md lists: words that must not stand in some files. Only code
+//! counts, not comments, the tests beside the code, or the guide.
 use crate::tree::modules;
 
-/// The files of a crate whose code has one of `words`.
+/// Returns the files of a crate whose code has one of `words`.
 fn with(of: &str, words: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     for (name, text) in modules(of) {
@@ -17,7 +17,7 @@ fn with(of: &str, words: &[&str]) -> Vec<String> {
     found
 }
 
-/// Fails if one of `words` stands in the code of a file below a folder.
+/// Fails if one of `words` stands in the code of a file below `below`.
 #[track_caller]
 fn absent(of: &str, below: &str, words: &[&str]) {
     assert!(modules(of).iter().any(|(name, _)| name.starts_with(below)));
@@ -78,7 +78,7 @@ fn only_reaper_workers_waits_and_shutdown_block() {
     ];
     assert_eq!(with("timer-core", &of_timers), blocking);
 
-    // Shards hold the latches of a form, for whose shutdown `table/form` waits.
+    // Shards hold the latches of a form, on which `table/form` waits at its shutdown.
     let others = ["Condvar", "Parker", "Latch", "closing.wait", ".join()"];
     let of_forms = [&threads[..], &others].concat();
     let blocking = [
@@ -100,7 +100,7 @@ fn loom_is_known_to_sync_alone() {
     }
 }
 
-/// `boxed` hands the call on to the operation that it wraps.
+/// `boxed` passes the call on to the operation that it wraps.
 #[test]
 fn every_ending_is_called_back_in_one_file() {
     let calls = with("purgatory", &[".on_complete("]);

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tree::{column, modules, none, quoted, section, text};
 
-/// The modules of both crates, by their paths without `/mod`.
+/// Returns the modules of both crates, by their paths without `/mod`.
 fn code() -> BTreeMap<String, String> {
     let mut code = BTreeMap::new();
     for (name, text) in [modules("timer-core"), modules("purgatory")].concat() {
         let module = name.strip_suffix("/mod").unwrap_or(&name).to_owned();
-        // A name of both crates has both texts.
+        // A name in both crates gets both texts.
         code.entry(module)
             .or_insert_with(String::new)
             .push_str(&text);
@@ -44,7 +44,7 @@ fn the_map_names_the_modules_that_there_are() {
     none(wrong);
 }
 
-/// An invariant is defined in bold, at the head of its file as an item of a list.
+/// An invariant is defined in bold, as an item of a list at the head of its file.
 #[test]
 fn invariants_are_defined_where_the_table_says() {
     let page = text("docs/ARCHITECTURE.md");

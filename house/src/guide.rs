@@ -8,10 +8,10 @@ use crate::tree::{files, none, root, text};
 
 const GUIDE: &str = "crates/purgatory/src/guide/";
 
-/// Lines of a chapter, without the definitions of its links.
+/// The maximum number of lines of a chapter, without the definitions of its links.
 const CHAPTER_LINES: usize = 150;
 
-/// The chapters by their names, and the page that lists them.
+/// Returns the chapters and the page that lists them, by name.
 fn chapters() -> BTreeMap<String, String> {
     let mut chapters = BTreeMap::new();
     for (path, text) in files(".md") {
@@ -24,7 +24,7 @@ fn chapters() -> BTreeMap<String, String> {
     chapters
 }
 
-/// The definitions of links in a page: label and target.
+/// Returns the definitions of links in a page: label and target.
 fn definitions(page: &str) -> BTreeMap<&str, &str> {
     let lines = page.lines().filter_map(|line| line.strip_prefix('['));
     lines.filter_map(|line| line.split_once("]: ")).collect()
@@ -65,8 +65,8 @@ fn chapters_have_one_order() {
     none(wrong);
 }
 
-/// A label of a link means one thing: `links.md` says where it leads in rustdoc, the end of each
-/// chapter where it leads on a forge.
+/// A link's label means one thing. Its target in rustdoc is in `links.md`; its target on a forge is
+/// at the end of each chapter.
 #[test]
 fn links_agree_with_rustdoc() {
     let links = text(&format!("{GUIDE}links.md"));
@@ -75,7 +75,7 @@ fn links_agree_with_rustdoc() {
     for (name, page) in chapters() {
         let forge = definitions(&page);
         for (label, target) in &forge {
-            // A chapter of the same name and heading; or a file, where the item is.
+            // A chapter with the same name and heading, or a file that has the item.
             let same = match rustdoc
                 .get(label)
                 .map(|item| item.split_once("crate::guide::"))
@@ -93,7 +93,7 @@ fn links_agree_with_rustdoc() {
             }
         }
         for label in rustdoc.keys().filter(|label| !forge.contains_key(*label)) {
-            // Before another bracket stands a text.
+            // A label that another bracket follows is a link's text.
             let link = format!("[{label}]");
             let mut uses = page.split(&link).skip(1);
             if uses.any(|rest| !rest.starts_with(['[', '('])) {

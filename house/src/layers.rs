@@ -1,6 +1,6 @@
 //! The folders and root files of `timer-core` and `purgatory` are layers: no file imports from a
-//! layer above its own, and no files import each other in a circle. `docs/ARCHITECTURE.md` has the
-//! order. Texts and tests do not count; `lib.rs` may import what it likes.
+//! layer above its own, and no files import each other in a circle. The order is in
+//! `docs/ARCHITECTURE.md`. Texts and tests do not count; `lib.rs` may import from everywhere.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,8 +12,8 @@ use syn::{punctuated::Punctuated, visit, visit::Visit};
 
 use crate::tree::{modules, none, section, text};
 
-/// The one circle of two files. A trait names the type that is generic over it: an engine gets its
-/// shard, and a shard has its engine's records.
+/// The one circle of two files. A trait names the type that is generic over it: an engine is given
+/// its shard, and a shard has its engine's records.
 const ONE_DEFINITION: [&str; 2] = ["table/mod", "table/shard"];
 
 #[test]
@@ -54,7 +54,7 @@ fn no_file_imports_upwards_or_in_a_circle() {
     none(wrong);
 }
 
-/// Reads `a < b, c < d`: the place of each name, 0 for the lowest.
+/// Reads `a < b, c < d`; returns the place of each name, with 0 for the lowest.
 fn layers(order: &str) -> BTreeMap<&str, usize> {
     let mut places = BTreeMap::new();
     for (place, names) in order.split(" < ").enumerate() {
@@ -65,7 +65,7 @@ fn layers(order: &str) -> BTreeMap<&str, usize> {
     places
 }
 
-/// What is a layer of a file: its folder, or the file itself at the crate's root.
+/// Returns the layer of a file: its folder, or the file itself at the crate's root.
 fn folder(file: &str) -> &str {
     file.split('/').next().unwrap()
 }
@@ -73,7 +73,7 @@ fn folder(file: &str) -> &str {
 /// The files that each file imports.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
-/// The imports of files, given as name and text.
+/// Returns the imports of files, which are given by name and text.
 fn imports(files: &[(String, String)]) -> Imports {
     let mut names = BTreeMap::new();
     for (name, _) in files {
@@ -94,14 +94,14 @@ fn imports(files: &[(String, String)]) -> Imports {
     imports
 }
 
-/// The path of a file's module, from the crate's root.
+/// Returns the path of a file's module, from the crate's root.
 fn module(name: &str) -> Vec<String> {
     let path = name.strip_suffix("/mod").unwrap_or(name);
     let parts = path.split('/').filter(|part| *part != "lib");
     parts.map(str::to_owned).collect()
 }
 
-/// The files that import each other in a circle, and those that lie between two circles.
+/// Returns the files that import each other in a circle, and those between two circles.
 fn in_circles(imports: &Imports) -> BTreeSet<String> {
     let mut remaining = imports.clone();
     loop {
@@ -128,8 +128,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Adds the file that a path leads to: that of its longest part that is a module. A path that
-    /// begins with a name is taken for a child module's.
+    /// Adds the file that a path leads to, which is the file of the path's longest part that is a
+    /// module. A path that begins with a name is taken for a child module's.
     fn add(&mut self, path: &[String]) {
         let mut from = self.inside.clone();
         for part in path {
@@ -177,7 +177,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         }
     }
 
-    /// A module inside the file has paths of its own.
+    /// Paths in a module inside the file start from that module.
     fn visit_item_mod(&mut self, item: &'ast ItemMod) {
         if !is_for_tests(&item.attrs) {
             self.inside.push(item.ident.to_string());
@@ -186,7 +186,8 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         }
     }
 
-    /// Of one part is a name of the file's own; after a leading colon comes another crate.
+    /// A path of one part names an item of the file itself; a leading colon begins another crate's
+    /// path.
     fn visit_path(&mut self, path: &'ast Path) {
         if path.leading_colon.is_none() && path.segments.len() > 1 {
             let parts = path.segments.iter().map(|part| part.ident.to_string());
@@ -195,7 +196,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         visit::visit_path(self, path);
     }
 
-    /// Where an item may be used imports nothing.
+    /// Skips visibilities: their paths import nothing.
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
 
     /// Reads the arguments of macros that are called like functions.
@@ -211,7 +212,7 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.contains(&parse_quote!(#[cfg(test)]))
 }
 
-/// The imports of `low/a`, a file of this code.
+/// Returns the imports of `low/a`, a file with this code.
 #[track_caller]
 fn imported(code: &str) -> Vec<String> {
     let others = ["lib", "low/mod", "low/c", "high/b"];

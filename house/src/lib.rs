@@ -1,5 +1,5 @@
-//! Tests that govern the repository: layers of imports, absences, and what pages say. The first lines
-//! of each file say what it checks. None is about how code is written.
+//! Tests that govern the repository: layers of imports, absences, and what pages say. The first
+//! lines of each file name its checks. None is about the style of code.
 
 #[cfg(test)]
 mod absences;

@@ -1,12 +1,12 @@
-//! What pages name is there: files and headings that links lead to, paths, programs, recipes, tests
-//! and rows of records.
+//! Everything that pages name exists: the files and headings of links, paths, programs, recipes,
+//! tests and rows of records.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{collections::BTreeSet, fs};
 
 use crate::tree::{column, files, none, quoted, root, section, text};
 
-/// The anchors of a page's headings.
+/// Returns the anchors of a page's headings.
 fn anchors(page: &str) -> BTreeSet<String> {
     let mut anchors = BTreeSet::new();
     for line in page.lines().filter(|line| line.starts_with('#')) {
@@ -45,7 +45,7 @@ fn links_lead_somewhere() {
     none(wrong);
 }
 
-/// Pages, recipes and scripts; the changelog tells of what was.
+/// Returns pages, recipes and scripts, without the changelog, which tells of the past.
 fn pages_and_commands() -> Vec<(String, String)> {
     let mut all = [files(".md"), files("justfile"), files(".py")].concat();
     all.retain(|(path, _)| path != "CHANGELOG.md");
@@ -67,7 +67,7 @@ fn paths_in_backticks_exist() {
     none(wrong);
 }
 
-/// A program or test target that a command runs is there.
+/// The program or test target of a command exists.
 #[test]
 fn targets_of_commands_exist() {
     let mut wrong = Vec::new();
@@ -116,8 +116,9 @@ fn recipes_exist() {
     none(wrong);
 }
 
-/// The plain tests of a promise are tests, as are names in backticks with four underscores or more;
-/// one that ends in an ellipsis is the beginning of a name. (Names of counters end in `_total`.)
+/// The tests that a promise names exist, and so do tests named in backticks with at least four
+/// underscores; a name that ends in an ellipsis is the beginning of a test's. (Names of counters
+/// end in `_total`.)
 #[test]
 fn tests_exist() {
     let mut code = String::new();
@@ -155,7 +156,7 @@ fn tests_exist() {
     none(wrong);
 }
 
-/// After the word "row" or "rows", a name in backticks is the beginning of a recorded row's.
+/// A name in backticks after the word "row" or "rows" is the beginning of a recorded row's.
 #[test]
 fn rows_are_recorded() {
     let mut names = BTreeSet::new();

@@ -10,7 +10,7 @@ use crate::tree::{column, files, none, section, text};
 fn every_module_introduces_itself() {
     let mut wrong = Vec::new();
     for (path, text) in files(".rs") {
-        // A recipe is a doc test, which an inner comment would keep from being built with the others.
+        // A recipe is a doc test; an inner comment would keep it from being built with the others.
         let head = match path.contains("/guide/recipes/") {
             true => "// ",
             false => "//! ",
@@ -66,12 +66,12 @@ fn readme_and_crate_documentation_recommend_the_same() {
     }
 }
 
-/// The need and the remedy in each row of a table, without links and backticks.
+/// Returns the need and the remedy in each row of a table, without links and backticks.
 fn advice(table: &str) -> Vec<String> {
     let mut advice = Vec::new();
     for row in table.lines().filter(|line| line.starts_with("| ")) {
         let columns = [column(row, 1), column(row, 2)].join(" | ");
-        // Behind `](` stands a target, up to the bracket.
+        // A link's target follows `](`, up to the bracket.
         let mut parts = columns.split("](");
         let mut plain = parts.next().unwrap().to_owned();
         for part in parts {

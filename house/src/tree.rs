@@ -1,4 +1,4 @@
-//! The tree as the checks read it: files by their endings, the code that ships, and parts of pages.
+//! The tree as the checks read it: files by their endings, the shipped code, and parts of pages.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -13,12 +13,12 @@ pub(crate) fn root() -> PathBuf {
         .unwrap()
 }
 
-/// The text of a file, by its path below the root.
+/// Returns the text of a file, by its path below the root.
 pub(crate) fn text(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap()
 }
 
-/// Files of the tree with this ending, as paths below its root and texts; without what is built.
+/// Returns the files with this ending, as paths below the root and texts, without build outputs.
 pub(crate) fn files(ending: &str) -> Vec<(String, String)> {
     fn walk(directory: &Path, ending: &str, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(directory).unwrap() {
@@ -31,7 +31,7 @@ pub(crate) fn files(ending: &str) -> Vec<(String, String)> {
             }
         }
     }
-    // In the order of their paths, so that findings are, too.
+    // Sort by path, so that findings are in that order, too.
     let root = root();
     let mut found = Vec::new();
     walk(&root, ending, &mut found);
@@ -45,8 +45,8 @@ pub(crate) fn files(ending: &str) -> Vec<(String, String)> {
     files
 }
 
-/// The files below a crate's `src`, without the tests at their ends: names without the ending `.rs`,
-/// and texts.
+/// Returns the files below a crate's `src`, as names without the ending `.rs` and texts. The tests
+/// at the ends of files are left out.
 pub(crate) fn modules(of: &str) -> Vec<(String, String)> {
     let src = format!("crates/{of}/src/");
     let mut modules = Vec::new();
@@ -60,7 +60,7 @@ pub(crate) fn modules(of: &str) -> Vec<(String, String)> {
     modules
 }
 
-/// The part of a page under a heading, up to the next one.
+/// Returns the part of a page under a heading, up to the next heading.
 #[track_caller]
 pub(crate) fn section<'a>(page: &'a str, heading: &str) -> &'a str {
     let (_, section) = page
@@ -69,17 +69,17 @@ pub(crate) fn section<'a>(page: &'a str, heading: &str) -> &'a str {
     section.split("\n#").next().unwrap()
 }
 
-/// A column of a row of a table; the first is 1.
+/// Returns a column of a table's row; the first column is 1.
 pub(crate) fn column(row: &str, number: usize) -> &str {
     row.split('|').nth(number).unwrap().trim()
 }
 
-/// The words in backticks.
+/// Returns the words in backticks.
 pub(crate) fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// Fails with all that is wrong, not only the first.
+/// Fails with all findings, not only the first.
 #[track_caller]
 pub(crate) fn none(wrong: Vec<String>) {
     assert!(

@@ -1,5 +1,5 @@
 //! Decodes bytes into steps of the purgatory's model, few bytes for each step. The test `models`
-//! uses this, too.
+//! also uses this.
 
 use std::{iter::repeat_n, sync::Arc};
 
@@ -39,9 +39,9 @@ impl<'a> Bytes<'a> {
         self.any::<u8>().into()
     }
 
-    /// Decodes the setup, with which the bytes begin.
+    /// Decodes the setup, which the first bytes hold.
     pub(super) fn setup(&mut self) -> Setup {
-        // From the shortest to the longest tick, with an odd one.
+        // From the shortest to the longest tick, including an odd one.
         let [shortest, longest] = [TickLength::MIN, TickLength::MAX].map(|tick| tick.as_nanos());
         let tick_ns = [shortest as u64, 1_000_000, 777_777, longest as u64][self.one_of(4)];
         Setup {
@@ -57,7 +57,7 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// Decodes a step, and how many of the executor's jobs run after it.
+    /// Decodes a step, and the number of the executor's jobs that run after it.
     pub(super) fn step(&mut self) -> Act {
         let act = match self.one_of(3) {
             0 => self.act(None),
@@ -68,7 +68,7 @@ impl<'a> Bytes<'a> {
         Act::Several(vec![act, Act::RunJobs(jobs)])
     }
 
-    /// Decodes a rare step; together these are a third of all.
+    /// Decodes a rare step. A third of all steps are rare ones.
     fn rare(&mut self) -> Act {
         match self.one_of(48) {
             0 => Act::ParkMany(self.any(), self.busy(1)),
@@ -81,8 +81,8 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// Decodes an act that is legal anywhere: as a step, or in a check or callback. `inside` is how
-    /// many levels deeper operations may act in their turn; `None` for a step.
+    /// Decodes an act that is legal anywhere: as a step, or in a check or callback. `inside` is the
+    /// number of levels below in which operations may act again; `None` for a step.
     fn act(&mut self, inside: Option<u32>) -> Act {
         // Most acts are signals and cancels; an end of everything is rare.
         let is_inside = inside.is_some();
@@ -122,7 +122,7 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// Returns `end` once in 32 times, as little happens after it.
+    /// Returns `end` once in 32 times, since little happens after it.
     fn rarely(&mut self, end: Act) -> Act {
         if self.byte() >= 248 {
             end
@@ -135,7 +135,7 @@ impl<'a> Bytes<'a> {
         Key::from(self.any::<u8>()) % KEYS + 1
     }
 
-    /// Picks an operation: inside a check or callback half of the time its own; else any, or a
+    /// Picks an operation: inside a check or callback its own, half of the time; else any, or a
     /// recent one.
     fn pick(&mut self, inside: bool) -> Pick {
         let pick = self.any::<u8>();
@@ -168,9 +168,9 @@ impl<'a> Bytes<'a> {
     }
 
     /// Decodes an operation to park. Its check becomes true when its flag is set, or at a certain
-    /// check.
+    /// check number.
     fn plan(&mut self) -> Plan {
-        // A quarter of all keys, now and then twice.
+        // A quarter of all keys, each sometimes twice.
         let [some, others, twice] = self.any::<[u8; 3]>();
         let keys = (1..=KEYS).filter(|key| (some & others) >> key & 1 == 1);
         let times = if twice < 32 { 2 } else { 1 };
@@ -205,7 +205,7 @@ impl<'a> Bytes<'a> {
     fn busy(&mut self, depth: u32) -> Arc<Plan> {
         let mut plan = self.plan();
         if depth > 0 {
-            // One to three acts in each.
+            // One to three acts, in the check and in the callback.
             let acts = |bytes: &mut Self| {
                 let count = 1 + bytes.one_of(3);
                 (0..count).map(|_| bytes.act(Some(depth))).collect()
@@ -219,7 +219,7 @@ impl<'a> Bytes<'a> {
     }
 
     /// Decodes more operations under one key than a walk takes in a batch. Their callbacks end
-    /// others that the walk has not reached, or park behind them.
+    /// operations that the walk has not reached, or park new ones behind them.
     fn crowd(&mut self) -> Act {
         // Callbacks that end or park others.
         let key = self.key();
@@ -233,7 +233,7 @@ impl<'a> Bytes<'a> {
             })),
         };
 
-        // All wait under the key.
+        // All of them wait under the key.
         let plan = Plan {
             keys: vec![key],
             conditions: vec![Condition::Flag],
@@ -244,8 +244,8 @@ impl<'a> Bytes<'a> {
         Act::Several(vec![park, Act::SetAllFlags, Act::Event(key)])
     }
 
-    /// Decodes more callbacks than one call runs itself: operations that end at once, parked by a
-    /// callback.
+    /// Decodes more callbacks than one call runs itself: a callback parks operations that end at
+    /// once.
     fn flood(&mut self) -> Act {
         let key = self.key();
         let plan = || Plan {
