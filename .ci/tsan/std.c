@@ -1,9 +1,9 @@
-// What ThreadSanitizer does not see of a standard library that was not built for it. The linker's --wrap
-// brings the calls here.
+// The orderings that ThreadSanitizer does not see in a standard library that was not built for it. The linker's
+// --wrap brings the calls here.
 
-// `Arc` decrements its count by a release, and fences with an acquire before it frees. The sanitizer does not
-// model fences; a std built for it loads the count instead, but stable's was not. So each decrement by a
-// release acquires, too.
+// `Arc` decrements its count with a release, and has an acquire fence before it frees. The sanitizer does not model
+// fences. A std built for it loads the count instead, but stable's std is not. So each decrement with a release
+// acquires as well.
 enum { RELEASE = 3, ACQUIRE_RELEASE = 4 };
 
 unsigned long __real___tsan_atomic64_fetch_sub(volatile unsigned long *, unsigned long, int);
@@ -12,8 +12,8 @@ unsigned long __wrap___tsan_atomic64_fetch_sub(volatile unsigned long *count, un
     return __real___tsan_atomic64_fetch_sub(count, by, order == RELEASE ? ACQUIRE_RELEASE : order);
 }
 
-// A `Mutex` that is free is locked, and each is unlocked, by code that is compiled into the caller; one that
-// must be waited for is locked in std. LOCK_CONTENDED is the name of that function.
+// The code that locks a free `Mutex`, and the code that unlocks any, is compiled into the caller. A contended `Mutex`
+// is locked in std, by the function LOCK_CONTENDED.
 void __tsan_acquire(void *);
 void real_lock_contended(void *) __asm__("__real_" LOCK_CONTENDED);
 void wrap_lock_contended(void *) __asm__("__wrap_" LOCK_CONTENDED);
@@ -23,7 +23,7 @@ void wrap_lock_contended(void *mutex) {
     __tsan_acquire(mutex);
 }
 
-// A `Condvar` lets its mutex go and locks it again in std. WAIT and WAIT_TIMEOUT are the names of its functions.
+// A `Condvar` unlocks its mutex and locks it again in std, in the functions WAIT and WAIT_TIMEOUT.
 void __tsan_release(void *);
 void real_wait(void *, void *) __asm__("__real_" WAIT);
 void wrap_wait(void *, void *) __asm__("__wrap_" WAIT);

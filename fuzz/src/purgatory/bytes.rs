@@ -170,7 +170,7 @@ impl<'a> Bytes<'a> {
     /// Decodes an operation to park. Its check becomes true when its flag is set, or at a certain
     /// check number.
     fn plan(&mut self) -> Plan {
-        // A quarter of all keys, each sometimes twice.
+        // A quarter of all keys, sometimes all of them twice.
         let [some, others, twice] = self.any::<[u8; 3]>();
         let keys = (1..=KEYS).filter(|key| (some & others) >> key & 1 == 1);
         let times = if twice < 32 { 2 } else { 1 };
