@@ -1,4 +1,4 @@
-# A menu; `just` lists it. Each recipe is one line, and what CI runs is `.ci/run`.
+# A menu, which `just` lists. Each recipe is one line. CI runs `.ci/run`.
 
 # List the recipes.
 default:
@@ -12,7 +12,7 @@ acks-all *ARGS:
 broker *ARGS:
     cargo run --release --example broker -- {{ARGS}}
 
-# Five clients through fourteen scenarios, held against the table in docs/BROKER.md; `--help` tells more.
+# Five clients in fourteen scenarios, compared with the table in docs/BROKER.md; `--help` tells more.
 clients *ARGS:
     cargo build --release --example broker && examples/broker/clients/run.py target/release/examples/broker {{ARGS}}
 
@@ -24,7 +24,7 @@ broker-attack *ARGS:
 live-page *FOLDER:
     cargo build --release --example acks_all && crates/purgatory-live/check.sh target/release/examples/acks_all {{FOLDER}}
 
-# The moving picture in the README, filmed anew.
+# The moving picture in the README, recorded again.
 live-film:
     cargo build --release --example acks_all && crates/purgatory-live/film.sh target/release/examples/acks_all docs/charts/live-page.webp
 
@@ -37,7 +37,7 @@ waiting:
 external-events *ARGS:
     cargo run --release -p external_events-example --example external_events -- {{ARGS}}
 
-# While working: both crates' tests but for the examples of the manual.
+# While working: the tests of both crates, without the examples of the manual.
 quick:
     cargo test --quiet -p timer-core -p purgatory --lib --tests
 
@@ -45,7 +45,7 @@ quick:
 house:
     cargo test --quiet -p house && benches/tables.py --check
 
-# All tests but loom's.
+# All tests except loom's.
 test:
     cargo test --workspace
 
@@ -53,11 +53,11 @@ test:
 loom:
     bash -c '. .ci/stages && loom'
 
-# A billion operations raced to one outcome each; can be stopped, and goes on where it was.
+# A billion operations raced to one outcome each; can be stopped, and resumes where it was.
 billion *OPERATIONS:
     .ci/billion/run {{OPERATIONS}}
 
-# ThreadSanitizer over the tests with threads, on stable; what it finds is in target/tsan/tests.log.
+# ThreadSanitizer over the tests with threads, on stable; its findings are in target/tsan/tests.log.
 tsan *ARGS:
     .ci/tsan/run {{ARGS}}
 
@@ -65,7 +65,7 @@ tsan *ARGS:
 model:
     TEST_EFFORT=4000 cargo test --release -p timer-core -p purgatory --test models -- --nocapture model::
 
-# libFuzzer on wheel, purgatory or broker; wants a nightly and cargo-fuzz.
+# libFuzzer on wheel, purgatory or broker; needs a nightly and cargo-fuzz.
 fuzz TARGET="wheel" SECONDS="60":
     cargo +nightly fuzz run {{TARGET}} -s none --features libfuzzer -- -max_total_time={{SECONDS}}
 
@@ -77,11 +77,11 @@ recurring *ARGS:
 virtual-time *ARGS:
     cargo run --release --example virtual_time -- {{ARGS}}
 
-# Ten million operations racing while the clock jumps: none lost, ended twice or early, and all memory back.
+# Ten million operations racing while the clock jumps: none is lost, ended twice or early, and all memory is freed.
 stress:
     TEST_EFFORT=100 cargo test --release -p purgatory --test races stress:: -- --nocapture
 
-# Programs that do everything wrong, for ten minutes, with the books kept.
+# Programs that do everything wrong, for ten minutes; all operations are accounted for.
 attack:
     TEST_EFFORT=600 cargo test --release -p purgatory --all-features --test threads attack:: -- --nocapture
 
@@ -89,15 +89,15 @@ attack:
 lint:
     cargo fmt --check && cargo clippy --workspace --all-targets --all-features -- -D warnings && RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features
 
-# Every figure measured anew and written into the pages, on a quiet machine; or those of some records (`instructions`).
+# Measures all figures again, or those of some records (`instructions`), and writes them into the pages; needs a quiet machine.
 figures *NAMES:
     benches/tables.py measure {{NAMES}}
 
-# Timers beside what one would take instead, in one run.
+# Timers and waits beside the alternatives to them, in one run.
 peers *ARGS:
     cargo run --release -p purgatory-benches --bin peers -- {{ARGS}}
 
-# Instructions, atomics and cache misses of an operation, ours and hand-written; wants valgrind.
+# Instructions, atomics and cache misses of an operation, ours and hand-written; needs valgrind.
 instructions *ARGS:
     benches/instructions.py {{ARGS}}
 
@@ -105,15 +105,15 @@ instructions *ARGS:
 schemes *ARGS:
     cargo run --release -p purgatory-benches --bin schemes -- {{ARGS}}
 
-# Lock holds of the commonest calls, and cache lines that move with 1 to 64 processors; wants valgrind.
+# Lock holds of the commonest calls, and cache lines that move with 1 to 64 processors; needs valgrind.
 lines *ARGS:
     benches/lines.py {{ARGS}}
 
-# Kafka's load test over the wheel and the first purgatory's shape.
+# Kafka's load test, on this purgatory and on one built like Kafka's first.
 perf *ARGS:
     cargo run --release -p purgatory-benches --bin purgatory_perf -- {{ARGS}}
 
-# Everything done wrong at once, to see what the alerts look like.
+# A program that does everything wrong at once, to see the alerts.
 misbehave *ARGS:
     cargo run --release --example misbehave -- {{ARGS}}
 
@@ -121,27 +121,27 @@ misbehave *ARGS:
 prometheus:
     cargo build --release --example acks_all --example broker --example misbehave && docs/prometheus/check.sh target/release/examples/acks_all target/release/examples/broker
 
-# The crates as crates.io would get them, under their names there; tests with all and with no features.
+# The crates as crates.io would get them, under their names there, tested with all features and with none.
 release-check:
     .ci/release test
 
-# A user's project on those packages, with the newest and the least Rust; the documentation as docs.rs builds it.
+# A user's project on those packages, with the newest and the oldest Rust; the documentation as docs.rs builds it.
 release-rehearsal:
     .ci/release --dry-run
 
-# The public API beside the one that is kept; installs cargo-semver-checks into target where it is missing.
+# Compares the public API with the baseline; installs cargo-semver-checks into target if it is missing.
 semver:
     .ci/semver
 
-# Mutants of one file or folder, and which of them no test notices; wants cargo-mutants.
+# Mutants of one file or folder, and those that no test notices; needs cargo-mutants.
 mutants FILES='crates/timer-core/src/wheel/*.rs' *ARGS:
     cargo mutants --iterate -f '{{FILES}}' {{ARGS}}
 
-# Which lines of both crates no test runs; wants cargo-tarpaulin. Takes ten minutes.
+# The lines of both crates that no test runs; needs cargo-tarpaulin. Takes ten minutes.
 coverage:
     cargo tarpaulin --engine ptrace -p timer-core -p purgatory --lib --tests --all-features --skip-clean --target-dir target/coverage --include-files 'crates/timer-core/src/*' --include-files 'crates/purgatory/src/*' --out Stdout
 
-# Licences, sources, bans; installs cargo-deny into target where it is missing.
+# Licences, sources, bans; installs cargo-deny into target if it is missing.
 deny:
     .ci/deny
 
@@ -149,6 +149,6 @@ deny:
 ci:
     .ci/run
 
-# Long checks in full, with seeds of the date: the public API, licences, malformed frames, libFuzzer, Prometheus, a browser, benches, stress.
+# Long checks in full, with seeds from the date: the public API, licences, malformed frames, libFuzzer, Prometheus, a browser, benches, stress.
 nightly:
     .ci/nightly
