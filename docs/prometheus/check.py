@@ -1,11 +1,11 @@
-"""What check.sh asserts by query: check.py PATH/acks_all PATH/broker PATH/misbehave
+"""The assertions that check.sh makes by query: check.py PATH/acks_all PATH/broker PATH/misbehave
 
 Starts the programs, and a Prometheus that scrapes them each second. It has the alerts of alerts.yml twice: as they are,
 and with their minutes made seconds.
 
-The machine may be busy. Every wait is for something to be seen, with a deadline that only a failure
-reaches; what is to be seen lasts until it was seen; books are compared when nothing moves. A busy
-machine may really hold up a program that does nothing wrong: see `check_healthy`.
+The machine may be busy. Every wait looks for a state that lasts until it is seen, with a deadline that only
+a failure reaches; books are compared when nothing moves. A busy machine may really hold up a program
+that does nothing wrong: see `check_healthy`.
 """
 
 import contextlib
@@ -26,9 +26,9 @@ HERE = Path(__file__).resolve().parent
 DASHBOARD = HERE.parent / "grafana" / "purgatory.json"
 DEADLINE_S = 120
 HELD_UP_S = 0.5
-RATE_INTERVAL = "5s"  # of scrapes that are a second apart
+RATE_INTERVAL = "5s"  # for scrapes that are a second apart
 
-# Who is to provoke which alert.
+# The alerts that each program has to provoke.
 HELD_UP = {"PurgatoryExpiresLate"}  # acks_all, stopped while its produces expire
 WRONG = HELD_UP | {  # misbehave
     "PurgatoryStuck",
@@ -43,7 +43,7 @@ WRONG = HELD_UP | {  # misbehave
     "TimerSaturated",
     "TimerPanics",
 }
-# Alerts on times that a busy machine makes long, too; the histogram each looks at, and its bound.
+# Alerts on times that a busy machine also makes long, each with the histogram that it looks at and its bound.
 MEASURED = {
     "PurgatoryExpiresLate": ("purgatory_expiry_lateness_seconds_bucket", "0.25"),
     "PurgatoryCallbacksLate": ("purgatory_callback_delay_seconds_bucket", "0.25"),
@@ -67,7 +67,7 @@ BOOKS = [
     "purgatory_panics_total{I} == 0",
     "purgatory_missed_events_total{I} == 0",
 ]
-# ... and with what acks_all counts itself; a record that is in sync at once is not parked.
+# ... and with the counts of acks_all itself; a record that is in sync at once is not parked.
 RECORDS = [
     "sum(acks_all_records_produced_total{I}) == sum(purgatory_parked_total{I} + purgatory_ended_at_once_total{I})",
     'sum(acks_all_records_ended_total{I,outcome="completed"})'
@@ -88,7 +88,7 @@ class Failed(Exception):
 
 
 def until(what, look, seconds=DEADLINE_S):
-    """Looks until there is something to see, and returns it."""
+    """Calls `look` until it finds something, and returns that."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         seen = look()
@@ -99,7 +99,7 @@ def until(what, look, seconds=DEADLINE_S):
 
 
 class Program:
-    """A process, with files for what it prints. All are ended together."""
+    """A process, with files for its output. All processes are ended together."""
 
     running = []
 
@@ -117,7 +117,7 @@ class Program:
         Program.running.append(self)
 
     def printed(self, pattern, where):
-        """The first group of a pattern in what it prints there."""
+        """Returns the first group of a pattern in the process's output, once it is there."""
 
         def look():
             found = re.search(pattern, where.read_text(), re.MULTILINE)
@@ -128,12 +128,12 @@ class Program:
         return until(f"{pattern!r} from {self.name}", look)
 
     def serves(self):
-        """Where it serves its metrics."""
+        """Waits until the program serves its metrics, and notes where."""
         self.instance = self.printed(r"^metrics: http://([^/\s]+)/metrics", self.err)
         return self
 
     def interrupt(self):
-        """Ctrl-C, upon which it has to end well."""
+        """Sends Ctrl-C, upon which the program has to end well."""
         self.process.send_signal(signal.SIGINT)
         try:
             status = self.process.wait(DEADLINE_S)
@@ -145,7 +145,7 @@ class Program:
 
     def end(self):
         if self.process.poll() is None:
-            self.process.kill()  # a stopped one, too
+            self.process.kill()  # even if it is stopped
             self.process.wait()
 
     @classmethod
@@ -168,7 +168,7 @@ class Cluster(Program):
             os.kill(follower, number)
 
     def stop_followers(self):
-        """A fetch that they have sent may still be served; no other one comes."""
+        """Stops the followers. A fetch that they have sent may still be served; no other follows."""
         self.followers_do(signal.SIGSTOP)
         state = re.compile(r"^State:\tT", re.MULTILINE)
         for follower in self.followers:
@@ -177,11 +177,11 @@ class Cluster(Program):
 
     def interrupt(self):
         super().interrupt()
-        self.followers = []  # they ended with it
+        self.followers = []  # they ended with the broker
 
     def end(self):
         with contextlib.suppress(ProcessLookupError):
-            self.followers_do(signal.SIGKILL)  # a stopped one would not notice its leader's end
+            self.followers_do(signal.SIGKILL)  # a stopped follower would not notice its leader's end
         super().end()
 
 
@@ -197,7 +197,7 @@ class Producer(Program):
             super().__init__(broker.work, name, *command, stdin=stdin)
 
     def ended(self):
-        """Its status, and what it said."""
+        """Waits for the end of kcat; returns its status and its messages."""
         until(f"the end of {self.name}", lambda: self.process.poll() is not None)
         return self.process.returncode, self.err.read_text()
 
@@ -218,7 +218,7 @@ class Prometheus(Program):
         if (times, targets, rules) != (2, 1, 1):
             raise Failed("prometheus.yml is not what is expected here")
         (work / "prometheus.yml").write_text(config)
-        # Minutes become seconds, in what an alert waits for, looks back on and compares with.
+        # Minutes become seconds in the time for which an alert waits, looks back, and compares.
         shortened = re.sub(r"\b(\d+)m\b", r"\1s", (HERE / "alerts.yml").read_text())
         shortened = re.sub(r"\* 60\b", "* 1", shortened)
         shortened = shortened.replace("        labels:\n", "        labels:\n          shortened: yes\n")
@@ -248,19 +248,19 @@ class Prometheus(Program):
             raise Failed(f"{arguments}: {error.read().decode()}") from None
 
     def query(self, expression):
-        """The series that an expression gives now, each as (labels, value)."""
+        """Returns the series that an expression gives now, each as (labels, value)."""
         answer = self.get("query", query=expression)
         if answer["resultType"] == "scalar":
             return [({}, float(answer["result"][1]))]
         return [(series["metric"], float(series["value"][1])) for series in answer["result"]]
 
     def values(self, expression, since):
-        """Every value that an expression gave since then, of whatever series."""
+        """Returns all values that an expression gave since then, in any series."""
         result = self.get("query_range", query=expression, start=since, end=time.time(), step="1s")
         return [float(value) for series in result["result"] for _, value in series["values"]]
 
     def fired(self, program):
-        """The labels of the shortened alerts that have been firing for a program."""
+        """Returns the labels of the shortened alerts that have been firing for a program."""
         firing = f'ALERTS{{instance="{program.instance}",alertstate="firing",shortened="yes"}}'
         return [labels for labels, _ in self.query(f"last_over_time({firing}[1h])")]
 
@@ -268,7 +268,7 @@ class Prometheus(Program):
         return {labels["alertname"] for labels in self.fired(program)}
 
     def await_scrape(self, program):
-        """Until the program was scraped after now."""
+        """Waits until the program is scraped after now."""
         now = time.time()
         newest = f'timestamp(purgatory_parked_total{{instance="{program.instance}"}}) > {now}'
         until(f"a scrape of {program.name}", lambda: self.query(newest))
@@ -280,7 +280,7 @@ def fetch(url):
 
 
 def check_exposition(program):
-    """promtool accepts what the program serves."""
+    """Checks that promtool accepts the metrics that the program serves."""
     page = fetch(f"http://{program.instance}/metrics")
     checked = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True)
     said = (checked.stdout + checked.stderr).decode().strip()
@@ -290,7 +290,7 @@ def check_exposition(program):
 
 
 def check_books(prometheus, program, books, further=""):
-    """Each comparison holds, for every series on its left, of which there are some; with a further label matcher."""
+    """Checks that each comparison, with a further label matcher, has series on its left, and holds for all of them."""
     for book in books:
         book = book.replace("{I", f'{{instance="{program.instance}"{further}')
         as_bool = re.sub(r" (==|>) ", r" \1 bool ", book)
@@ -313,12 +313,12 @@ def numbered_lines():
     return [f"{number}: {line}" for number, line in enumerate(lines)]
 
 
-# Running followers always have a fetch each that waits.
+# Each running follower always has a waiting fetch.
 BUT_FETCHES = ',purgatory!="fetch"'
 
 
 def check_broker(prometheus, broker):
-    """Produces that are acknowledged. They need not have waited: the followers may be faster."""
+    """Checks produces that are acknowledged. They need not have waited, since the followers may be faster."""
     Producer(broker, numbered_lines()).is_acknowledged()
     prometheus.await_scrape(broker)
     happened = (
@@ -329,7 +329,7 @@ def check_broker(prometheus, broker):
 
 
 def check_paused(prometheus, paused):
-    """A produce that expires: the followers never fetch."""
+    """Checks a produce that expires, since the followers never fetch."""
     short = ["-X", "retries=0", "-X", "request.timeout.ms=1000"]
     status, said = Producer(paused, ["one"], *short).ended()
     if status == 0 or "Request timed out" not in said:
@@ -340,7 +340,7 @@ def check_paused(prometheus, paused):
 
 
 def check_stopped(prometheus, cluster):
-    """Produces that wait for as long as the followers are stopped, and then complete."""
+    """Checks produces that wait for as long as the followers are stopped, and then complete."""
     cluster.stop_followers()
     long = ["-X", "request.timeout.ms=900000", "-X", "socket.timeout.ms=300000"]
     producer = Producer(cluster, numbered_lines(), *long)
@@ -350,7 +350,7 @@ def check_stopped(prometheus, cluster):
         raise Failed("kcat has ended while its produces wait")
     cluster.followers_do(signal.SIGCONT)
     producer.is_acknowledged()
-    cluster.stop_followers()  # so that the fetches come to rest, too
+    cluster.stop_followers()  # so that the fetches come to rest as well
     prometheus.await_scrape(cluster)
     happened = [
         'purgatory_ended_total{I,purgatory="produce",outcome="completed"} > 0',
@@ -360,7 +360,7 @@ def check_stopped(prometheus, cluster):
 
 
 def check_dashboard(prometheus, since):
-    """Every query of every panel has an answer that is more than zero at some moment of the run."""
+    """Checks that every query of every panel has an answer above zero at some moment of the run."""
     board = json.loads(DASHBOARD.read_text())
     variables = {"__rate_interval": RATE_INTERVAL}
     for variable in board["templating"]["list"]:
@@ -406,12 +406,12 @@ def check_dashboard(prometheus, since):
 
 
 def substituted(expression, variables):
-    """An expression with the values of the dashboard's variables."""
+    """Returns an expression with the values of the dashboard's variables."""
     return re.sub(r"\$(\w+)", lambda found: variables[found[1]].replace(".", r"\\."), expression)
 
 
 def check_alerts(prometheus, held_up, misbehave, healthy):
-    """Each fires where it is provoked, and nothing fires where all is well."""
+    """Checks that each alert fires where it is provoked, and none fires where all is well."""
     rules = lambda: [rule for group in prometheus.get("rules")["groups"] for rule in group["rules"]]
     shortened = {rule["name"] for rule in rules() if "shortened" in rule["labels"]}
     if shortened != WRONG:
@@ -437,8 +437,8 @@ def check_alerts(prometheus, held_up, misbehave, healthy):
 
 
 def check_healthy(prometheus, program):
-    """No alert has fired, but where the machine really held the program up: then a late expiry or a
-    long round stands in the program's own histogram. Such an alert is right, and has to end."""
+    """Checks that no alert has fired, unless the machine really held the program up: then a late expiry or a
+    long round is in the program's own histogram. Such an alert is right, and has to end."""
     fired = prometheus.fired(program)
     for labels in fired:
         alert = labels["alertname"]
@@ -459,8 +459,8 @@ def check_healthy(prometheus, program):
 
 
 def hold_up(prometheus, held_up):
-    """Stops acks_all, whose produces expire all the time, every other half second, until the alerts
-    of that have fired."""
+    """Stops acks_all, whose produces expire all the time, every other half second, until its alerts
+    have fired."""
     expired = f'purgatory_ended_total{{instance="{held_up.instance}",outcome="expired"}}'
     until("produces expire", lambda: prometheus.query(f"rate({expired}[5s]) > 0"))
     times = 0
@@ -470,7 +470,7 @@ def hold_up(prometheus, held_up):
         times += 1
         for number in [signal.SIGSTOP, signal.SIGCONT]:
             held_up.process.send_signal(number)
-            time.sleep(HELD_UP_S)  # this long, not until something
+            time.sleep(HELD_UP_S)  # for this time, whatever happens
         return HELD_UP <= prometheus.names_fired(held_up)
 
     until(f"the alerts of {held_up.name}, stopped again and again", stopped_once_more)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A real Prometheus against the real programs: check.sh PATH/acks_all PATH/broker [PATH/misbehave]
+# Checks real programs with a real Prometheus: check.sh PATH/acks_all PATH/broker [PATH/misbehave]
 #
-# promtool checks the scrape config and the rules and runs the tests of the rules; with --rules alone, that is all.
+# promtool checks the scrape config and the rules, and runs the tests of the rules. With --rules that is all.
 # Then check.py scrapes the programs with a Prometheus of its own and asserts by query: the books agree at rest, every
 # query of the dashboard has an answer, every alert fires for the programs that misbehave and for no others.
 set -euo pipefail
@@ -14,7 +14,7 @@ if [ "$acks_all" != --rules ]; then
 fi
 here=$(cd "$(dirname "$0")" && pwd)
 
-# install_missing COMMAND: from the Debian package of that name. Its service is not for us.
+# install_missing COMMAND: installs the Debian package of that name, and turns its service off.
 install_missing() {
     command -v "$1" >/dev/null && return
     local sudo=""
