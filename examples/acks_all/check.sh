@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The main job for real: check.sh target/release/examples/acks_all
+# Runs the program with many arguments: check.sh target/release/examples/acks_all
 #
-# Each run checks itself and fails when its counts do not agree. Here: on the repository's text, on a
-# file, on standard input; then by each way to wait: with a stalled follower, whose produces must expire;
-# with one that falls out, whose produces must not, and joins again; with a new leader that lacks records;
-# a scrape of the metrics; Ctrl-C.
+# Each run checks itself and fails when its counts do not agree. The first runs read the repository's
+# text, a file and standard input. Then, for each way to wait: a follower stalls (produces must expire);
+# one falls out (they must not), and joins again; a new leader lacks records; the metrics are scraped;
+# Ctrl-C.
 set -euo pipefail
 
 run=${1:?usage: check.sh path/to/acks_all}
@@ -23,7 +23,7 @@ fail() {
     exit 1
 }
 
-# row NAME: a number of the last table, without commas.
+# row NAME: prints a number of the last table, without commas.
 row() { sed -n "s/^$1  *\([0-9,]*\).*/\1/p" "$work/table" | tr -d ,; }
 
 # table ARGS...: a run that must succeed; its table is printed and kept.
@@ -41,7 +41,7 @@ table --seconds 2 --input "$here/partition.rs"
 table --seconds 2 --input - <"$here/text/waiting-room.txt"
 # Each way to wait.
 for way in kafka replica-sets; do
-    # It is named once a second, also where a second comes late.
+    # The stall is long: the line that names the follower comes once a second, and may be late.
     table --by $way --seconds 3 --timeout 500ms --stall-from 500ms --stall-for 2400ms
     [ "$(row expired)" -gt 0 ] || fail "a stalled follower made nothing expire"
     grep -q "follower 2 stalled, " "$work/progress" || fail "the stalled follower was not named"
@@ -56,7 +56,7 @@ for way in kafka replica-sets; do
     grep -q "^follower 2 joined the in-sync set again, once it had caught up: [1-9]" "$work/progress" ||
         fail "the follower did not catch up and join"
 
-    # With a lag the new leader always lacks something.
+    # With a lag, the new leader always lacks some records.
     table --by $way --seconds 2 --timeout 1m --truncate --follower-lag 20ms
     [ "$(row cancelled)" -gt 0 ] || fail "the new leader ended no produce of the last one"
     grep -q "^follower 1 became the leader: [1-9][0-9,]* records were taken back" "$work/progress" ||
@@ -72,7 +72,7 @@ scrape() {
     exec {socket}>&-
 }
 
-# wait_for WHAT COMMAND...: until the command succeeds, up to 60 s.
+# wait_for WHAT COMMAND...: repeats the command until it succeeds, up to 60 s.
 wait_for() {
     local what=$1 end=$((SECONDS + 60))
     shift
@@ -81,7 +81,7 @@ wait_for() {
         sleep 0.05
     done
 }
-# The whole line: it is written in pieces.
+# Match the whole line: it is written in pieces.
 address_printed() { address=$(sed -n 's|^metrics: http://\(.*/metrics\)$|\1|p' "$work/progress") && [ -n "$address" ]; }
 some_parked() {
     scrape "$address" >"$work/metrics"

@@ -1,5 +1,5 @@
-//! The high watermark of a partition, as Kafka's leader keeps it: by the in-sync set, and the log
-//! end of each follower. [`ReplicaSets`](purgatory::ReplicaSets) keep all of this themselves.
+//! The high watermark of a partition, as Kafka's leader derives it from the in-sync set and each
+//! follower's log end. [`ReplicaSets`](purgatory::ReplicaSets) does all of this itself.
 //!
 //! The high watermark is read without a lock: it is the condition of a waiting produce, and a check
 //! must not need a lock that the thread signalling the key might hold.
@@ -18,12 +18,12 @@ pub(crate) struct HighWatermark {
     replicas: Mutex<Replicas>,
 }
 
-/// The followers, as far as the leader knows them.
+/// The leader's knowledge of the followers.
 #[derive(Debug, Default)]
 struct Replicas {
     log_ends: [u64; FOLLOWERS],
     fallen_out: [bool; FOLLOWERS],
-    /// The leader's log end as its epoch began.
+    /// The leader's log end when its epoch began.
     epoch_start: u64,
 }
 
@@ -37,9 +37,9 @@ pub(crate) struct Noted {
 }
 
 impl HighWatermark {
-    /// Returns true if it has reached the end of a log, in the same epoch.
+    /// Returns true if the high watermark has reached the end of a log, in the same epoch.
     pub(crate) fn has_reached(&self, end: LogEnd) -> bool {
-        // The epoch is read last: if it is not over then, the offset is not of a later one.
+        // Read the epoch last: if it is not over by then, the offset is not of a later epoch.
         let offset = self.offset.load(Ordering::Acquire);
         offset >= end.offset && !self.is_over(end.epoch)
     }
@@ -49,11 +49,11 @@ impl HighWatermark {
         self.epoch.load(Ordering::Acquire) != epoch
     }
 
-    /// Notes that a follower has everything below an end, of this epoch. One that had fallen out is
-    /// in sync again if it has caught up.
+    /// Notes that a follower has every record below an end, in its epoch. A follower that had
+    /// fallen out is in sync again if it has caught up.
     pub(crate) fn note(&self, follower: usize, end: LogEnd) -> Noted {
         let replicas = &mut *self.replicas.lock();
-        // A fetch from an earlier leader says nothing about this one's log.
+        // A fetch from an earlier leader says nothing about this leader's log.
         let mut advanced = false;
         if !self.is_over(end.epoch) {
             replicas.log_ends[follower] = end.offset;
@@ -75,8 +75,8 @@ impl HighWatermark {
         self.advance(replicas);
     }
 
-    /// Begins the epoch of a leader whose log ends there. Of its followers it knows nothing but
-    /// that those in sync have what is below the high watermark.
+    /// Begins the epoch of a leader whose log ends at `start`. The leader knows only that its
+    /// in-sync followers have the records below the high watermark.
     pub(crate) fn begin_epoch(&self, start: LogEnd) {
         let replicas = &mut *self.replicas.lock();
         self.epoch.store(start.epoch, Ordering::Release);
@@ -85,11 +85,12 @@ impl HighWatermark {
         replicas.epoch_start = start.offset;
     }
 
-    /// Moves it to the smallest log end of the in-sync followers; the leader has what they have.
+    /// Raises the high watermark to the in-sync followers' smallest log end; the leader has all of
+    /// their records. Returns true if it rose.
     fn advance(&self, replicas: &Replicas) -> bool {
         let followers = replicas.log_ends.iter().zip(replicas.fallen_out);
         let in_sync = followers.filter(|(_, fallen_out)| !fallen_out);
-        // Alone the leader acknowledges nothing.
+        // A leader without an in-sync follower acknowledges nothing.
         let lowest = in_sync.map(|(log_end, _)| *log_end).min().unwrap_or(0);
         self.offset.fetch_max(lowest, Ordering::AcqRel) < lowest
     }

@@ -15,9 +15,9 @@ use crate::{AcksAll, Answer};
 pub(crate) struct DelayedProduce {
     /// The producer's request, to be answered.
     request: Request,
-    /// The high watermark that acknowledges its record, in the epoch in which it was appended.
+    /// The high watermark that acknowledges the record, in the epoch in which it was appended.
     required: LogEnd,
-    /// The high watermark was there before the epoch was over.
+    /// The high watermark reached `required` before the epoch was over.
     acknowledged: bool,
 }
 
@@ -58,7 +58,7 @@ impl Kafka {
 
 impl AcksAll for Kafka {
     fn produce(&self, request: Request, record: Record, timeout: Duration) {
-        // Append first: the log's end is the high watermark that acknowledges the record.
+        // Append first: the log's new end is the high watermark that acknowledges the record.
         let required = request.partition().append(record, |_| ());
         let key = [request.partition().key];
         let produce = DelayedProduce {
@@ -66,7 +66,7 @@ impl AcksAll for Kafka {
             required,
             acknowledged: false,
         };
-        // Park. A refused operation comes back, and is answered like any other.
+        // Park the produce. A refused one is handed back, and answered like any other.
         let produces = &self.produces;
         if let Err(refused) = produces.try_complete_else_watch(produce, &key, timeout) {
             let answer = Answer::Refused(refused.reason.clone());
@@ -76,7 +76,7 @@ impl AcksAll for Kafka {
     }
 
     fn fetch(&self, from: &Partition, follower: usize, has: LogEnd) -> bool {
-        // The event follows the change of the condition, with no lock held.
+        // Signal the key after the change of the condition, with no lock held.
         let noted = from.high_watermark.note(follower, has);
         if noted.advanced {
             self.produces.check_and_complete(&from.key);
@@ -90,7 +90,7 @@ impl AcksAll for Kafka {
     }
 
     fn change_leader(&self, of: &Partition) -> Change {
-        // The produces of the last epoch find that it is over.
+        // The event checks the produces of the previous epoch, which find that it is over.
         let change = of.change_leader(|start| of.high_watermark.begin_epoch(start));
         self.produces.check_and_complete(&of.key);
         change

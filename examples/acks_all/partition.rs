@@ -1,12 +1,12 @@
-//! The logs of one partition: the leader's, the followers', and what the leader keeps for them.
+//! The logs of one partition: the leader's and the followers', and the records kept for followers.
 //!
-//! As in Kafka, a fetch from an offset says that the follower has everything below it. A leader
-//! leads for an *epoch*. The next one may have less: what it lacks is [taken back](Log::take_back)
-//! by every other replica, the follower's as it fetches next.
+//! As in Kafka, a fetch from an offset says that the follower has every record below it. A leader
+//! leads for an *epoch*. The next leader may have fewer records: every other replica [takes
+//! back](Log::take_back) those that it lacks, a follower at its next fetch.
 //!
-//! A log is its end and a digest of every record below it, so that a run of any length can be
-//! audited. The leader keeps the records that a follower still has to fetch. Its lock covers its
-//! log and what it knows of the followers.
+//! A log consists of its end and a digest of the records below it, so a run of any length can be
+//! audited. The leader keeps the records that a follower still has to fetch. The leader's lock
+//! covers its log and its knowledge of the followers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{collections::VecDeque, fmt};
@@ -16,13 +16,13 @@ use parking_lot::Mutex;
 
 use crate::high_watermark::HighWatermark;
 
-/// The number of followers of a partition, which are numbered from 0; the leader comes on top.
+/// The number of followers of a partition, numbered from 0; the leader is not one of them.
 pub(crate) const FOLLOWERS: usize = 2;
 
-/// The follower that leads next; the leader takes its place.
+/// The follower that becomes the next leader; the previous leader takes its place.
 pub(crate) const NEXT_LEADER: usize = 0;
 
-/// The most records that one fetch brings.
+/// The most records that one fetch returns.
 const FETCH_MAX: usize = 16 * 1024;
 
 /// The factor of the digest, and its inverse: their product is 1.
@@ -44,9 +44,9 @@ impl fmt::Display for PartitionKey {
 /// An entry of a log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Record {
-    /// Its place among the records of all producers.
+    /// The record's place among the records of all producers.
     pub(crate) number: u64,
-    /// The line that it carries, by its number in the text.
+    /// The number of its line in the text.
     pub(crate) line: u32,
 }
 
@@ -56,24 +56,24 @@ impl Record {
     }
 }
 
-/// A log's end, in the epoch of a leader. Below the end of its epoch a record stays the same.
+/// A log's end in a leader's epoch. Within an epoch the record at an offset stays the same.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LogEnd {
     pub(crate) epoch: u64,
     pub(crate) offset: u64,
 }
 
-/// A replica's log. The replica's own thread appends, others read the end without a lock.
+/// A replica's log. One thread at a time appends; other threads read the end without a lock.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    /// The epoch of the leader that it follows, or that it is.
+    /// The epoch of the leader that the replica follows; its own epoch, if it leads.
     epoch: AtomicU64,
     end: AtomicU64,
     digest: AtomicU64,
 }
 
 impl Log {
-    /// Returns the epoch of its leader.
+    /// Returns the epoch of the log's leader.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
@@ -83,7 +83,7 @@ impl Log {
         self.end.load(Ordering::Acquire)
     }
 
-    /// Differs where a record, or the order of the records, does.
+    /// Returns a digest of the records and their order.
     pub(crate) fn digest(&self) -> u64 {
         self.digest.load(Ordering::Acquire)
     }
@@ -95,14 +95,15 @@ impl Log {
                 .wrapping_mul(MIX)
                 .rotate_left(TURN);
         }
-        // The digest before the end: a thread that sees the end sees the digest of the records
-        // below it.
+        // Store the digest before the end: a thread that sees the end sees the digest of the
+        // records below it.
         self.digest.store(digest, Ordering::Release);
         let end = self.end() + records.len() as u64;
         self.end.store(end, Ordering::Release);
     }
 
-    /// Returns its digest without its last records, which must be these: it undoes them one by one.
+    /// Returns the digest before the log's last records, which must be `records`; undoes each of
+    /// them.
     fn digest_before<'a>(&self, records: impl DoubleEndedIterator<Item = &'a Record>) -> u64 {
         let undo = |digest: u64, record: &Record| {
             digest.rotate_right(TURN).wrapping_mul(UNMIX) ^ record.entry()
@@ -110,7 +111,7 @@ impl Log {
         records.rev().fold(self.digest(), undo)
     }
 
-    /// Takes its last records back, which must be these.
+    /// Takes back the log's last records, which must be `records`.
     pub(crate) fn take_back(&self, records: &[Record]) {
         let digest = self.digest_before(records.iter());
         let end = self.end() - records.len() as u64;
@@ -127,14 +128,14 @@ impl Log {
 #[derive(Debug, Default)]
 struct LeaderState {
     epoch: u64,
-    /// The leader's log end as its epoch began.
+    /// The leader's log end when its epoch began.
     epoch_start: u64,
     /// The records from the smallest log end of the followers on.
     kept: VecDeque<Record>,
     kept_from: u64,
-    /// The followers' log ends, as their fetches say; the highest value for one that has left.
+    /// The followers' log ends, as their fetches report; `u64::MAX` for one that has left for good.
     log_ends: [u64; FOLLOWERS],
-    /// The records of the last leader's log that this one lacks, from the start of its epoch on.
+    /// The previous leader's records from the start of this epoch on, which this leader lacks.
     taken_back: Vec<Record>,
 }
 
@@ -154,9 +155,9 @@ impl LeaderState {
 pub(crate) struct Change {
     /// The new leader's log end, at which its epoch starts.
     pub(crate) start: LogEnd,
-    /// The records that the last leader has taken back.
+    /// The number of records that the previous leader took back.
     pub(crate) taken_back: u64,
-    /// Both logs are the same up to the start.
+    /// The logs of both leaders are the same up to the start.
     pub(crate) alike: bool,
 }
 
@@ -169,9 +170,9 @@ pub(crate) struct Partition {
     pub(crate) log: Log,
     /// The followers' own logs.
     pub(crate) followers: [Log; FOLLOWERS],
-    /// The offset that Kafka's way of waiting goes by.
+    /// The high watermark, kept for `--by kafka` only.
     pub(crate) high_watermark: CachePadded<HighWatermark>,
-    /// The records ever appended by a leader.
+    /// The number of records ever appended by a leader.
     produced: AtomicU64,
     leader: CachePadded<Mutex<LeaderState>>,
 }
@@ -185,13 +186,14 @@ impl Partition {
         }
     }
 
-    /// Returns the number of records ever appended, also of those that were taken back.
+    /// Returns the number of records ever appended, including those that were taken back.
     pub(crate) fn produced(&self) -> u64 {
         self.produced.load(Ordering::Acquire)
     }
 
-    /// Appends a record to the leader's log, and shows the new end to `appended` before a follower
-    /// can fetch the record. Returns that end: the watermark that acknowledges the record.
+    /// Appends a record to the leader's log, and calls `appended` with the new end before a
+    /// follower can fetch the record. Returns that end: the high watermark that acknowledges the
+    /// record.
     pub(crate) fn append(&self, record: Record, appended: impl FnOnce(LogEnd)) -> LogEnd {
         // The record is kept until every follower has fetched it.
         let mut leader = self.leader.lock();
@@ -207,20 +209,20 @@ impl Partition {
         end
     }
 
-    /// Serves a fetch, on the follower's thread: `into` gets what comes next in the log. Returns
-    /// the end of the follower's log, which has everything below.
+    /// Serves a fetch, on the follower's thread: adds the next records of the log to `into`.
+    /// Returns the end of the follower's log, which has every record below it.
     pub(crate) fn fetch(&self, follower: usize, into: &mut Vec<Record>) -> LogEnd {
         let leader = &mut *self.leader.lock();
         let log = &self.followers[follower];
 
-        // The first fetch from a new leader: what this one lacks is taken back.
+        // At its first fetch from a new leader, the follower takes back what that leader lacks.
         if log.epoch() != leader.epoch {
             let beyond = log.end().saturating_sub(leader.epoch_start);
             log.take_back(&leader.taken_back[..beyond as usize]);
             log.begin_epoch(leader.epoch);
         }
 
-        // What the follower has, and what comes next.
+        // Note what the follower has, and return the records that come next.
         let offset = log.end();
         leader.log_ends[follower] = offset;
         leader.trim();
@@ -233,9 +235,9 @@ impl Partition {
         }
     }
 
-    /// Makes [`NEXT_LEADER`] the leader, once in a run and on its own thread; the last leader
-    /// follows in its place. `begin` is shown the start of the new epoch before anything is
-    /// appended in it.
+    /// Makes [`NEXT_LEADER`] the leader, once in a run and on that follower's thread; the previous
+    /// leader follows in its place. Calls `begin` with the start of the new epoch before anything
+    /// is appended in it.
     pub(crate) fn change_leader(&self, begin: impl FnOnce(LogEnd)) -> Change {
         // 1. The epoch starts at the end of the new leader's log.
         let leader = &mut *self.leader.lock();
@@ -248,8 +250,8 @@ impl Partition {
         leader.epoch_start = start.offset;
         begin(start);
 
-        // 2. What the new leader lacks is taken back: by the last leader here, by the other
-        // follower as it fetches next.
+        // 2. The records that the new leader lacks are taken back: by the previous leader here, by
+        // the other follower at its next fetch.
         let remaining = (start.offset - leader.kept_from) as usize;
         leader.taken_back = leader.kept.split_off(remaining).into();
         self.log.take_back(&leader.taken_back);
@@ -259,7 +261,7 @@ impl Partition {
             }
         }
 
-        // 3. Their logs have the same end now, and change places.
+        // 3. The two logs have the same end now: they change places.
         let alike = self.log.digest() == next.digest();
         let last_leaders = self.log.digest.swap(next.digest(), Ordering::AcqRel);
         next.digest.store(last_leaders, Ordering::Release);
@@ -272,15 +274,15 @@ impl Partition {
         }
     }
 
-    /// Calls `call` with the present epoch under the leader's lock, so that neither the epoch nor
+    /// Calls `call` with the current epoch under the leader's lock, so that neither the epoch nor
     /// the log changes meanwhile.
     pub(crate) fn in_order<R>(&self, call: impl FnOnce(u64) -> R) -> R {
         let leader = self.leader.lock();
         call(leader.epoch)
     }
 
-    /// Returns the digest of the leader's log up to this end; `None` if the log does not come so far,
-    /// or the records beyond are not kept, as for a follower that has left for good.
+    /// Returns the digest of the leader's log up to `end`; `None` if the log is shorter, or if the
+    /// records after `end` are not kept, as for a follower that has left for good.
     pub(crate) fn digest_at(&self, end: u64) -> Option<u64> {
         let leader = self.leader.lock();
         let remaining = end.checked_sub(leader.kept_from)? as usize;
@@ -290,7 +292,7 @@ impl Partition {
         Some(self.log.digest_before(leader.kept.range(remaining..)))
     }
 
-    /// Keeps no more records for a follower that has left for good.
+    /// Stops keeping records for a follower that has left for good.
     pub(crate) fn forget(&self, follower: usize) {
         let mut leader = self.leader.lock();
         leader.log_ends[follower] = u64::MAX;

@@ -1,5 +1,5 @@
-//! The second way: [`ReplicaSets`] keeps the in-sync set of each partition and what its members
-//! have. A produce is a future of the high watermark that follows from them.
+//! The second way: [`ReplicaSets`] keeps each partition's in-sync set and its members' log ends. A
+//! produce is a future that waits for the high watermark, which follows from them.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ pub(crate) enum Replica {
 use Replica::{Follower, Leader};
 
 /// The in-sync sets of all partitions. The leader reports under its log's lock, so its reports come
-/// in the order of its appends. The set changes under this lock, too, so no follower joins with a
-/// log of another epoch. That wakes tasks at most, which run elsewhere.
+/// in the order of its appends. The set also changes under this lock, so no follower joins with a
+/// log of another epoch. Either change only wakes tasks, which run elsewhere.
 #[derive(Debug)]
 pub(crate) struct InSyncSets {
     pub(crate) sets: ReplicaSets<PartitionKey, Replica>,
@@ -40,7 +40,7 @@ impl InSyncSets {
     }
 }
 
-/// A record is acknowledged when every member has it, and at least two do.
+/// Returns the rule: a record is acknowledged when all members, at least two, have it.
 fn rule() -> Rule {
     Rule::all().floor(2)
 }
@@ -58,12 +58,12 @@ impl AcksAll for InSyncSets {
     }
 
     fn fetch(&self, from: &Partition, follower: usize, has: LogEnd) -> bool {
-        // The event: it completes the produces that the watermark has reached.
+        // The report is the event: it completes the produces that the high watermark has reached.
         let LogEnd { epoch, offset } = has;
         let member = Follower(follower);
         let led = self.sets.in_epoch(&from.key, epoch);
         match led.report(&member, offset) {
-            // One that fell out is let in again once it has caught up.
+            // A follower that fell out joins again once it has caught up.
             Err(WaitError::NoMember) => {
                 from.in_order(|present| present == epoch && led.join(member, offset).is_ok())
             }
@@ -80,7 +80,7 @@ impl AcksAll for InSyncSets {
 
     fn change_leader(&self, of: &Partition) -> Change {
         of.change_leader(|start| {
-            // The followers will tell this leader what they have.
+            // The followers will report to the new leader what they have.
             let mut members = self.sets.members(&of.key);
             for (member, value) in &mut members {
                 *value = if *member == Leader { start.offset } else { 0 };

@@ -111,7 +111,7 @@ pub(crate) enum By {
 }
 
 impl Args {
-    /// Returns the arguments, unless they ask for something that the run would be over before.
+    /// Returns the arguments; an error if they ask for something after the end of the run.
     pub(crate) fn checked(self) -> Result<Self, clap::Error> {
         let refused = |what: &str, at: Duration| {
             let end = self.seconds;
@@ -119,10 +119,10 @@ impl Args {
                 format!("{what} at {at:.1?}, expected before the end of the run, {end:.1?}");
             Args::command().error(ErrorKind::ValueValidation, message)
         };
-        // A follower looks at the time once in a lag; the next leader then fetches once more.
+        // A follower reads the time once a lag; the next leader then fetches once more.
         let lag = self.follower_lag;
         let takes_over = self.seconds * 2 / 3 + 2 * lag;
-        // The run has to come to the begin of a stall, and to the end of one that drops a follower.
+        // The run has to reach the start of a stall, and the end of a stall that drops a follower.
         match self.stall() {
             Some(stall) if stall.start >= self.seconds => {
                 Err(refused("--stall-from: follower 2 would stall", stall.start))
@@ -159,9 +159,9 @@ impl Args {
         self.truncate && now >= self.seconds * 2 / 3
     }
 
-    /// Returns the time of the stall.
+    /// Returns the start and end of the stall; `None` without `--stall-for`.
     fn stall(&self) -> Option<Range<Duration>> {
-        // A run of ten seconds stalls after a third of them.
+        // By default the stall starts after a third of the run.
         let from = self.stall_from.unwrap_or(self.seconds / 3);
         Some(from..from.saturating_add(self.stall_for?))
     }

@@ -1,7 +1,7 @@
-//! The self-check: how the produces were answered, and what is wrong.
+//! The self-check: counts how the produces were answered, and finds faults.
 //!
-//! Nothing here comes from the counters of the library. The answers are counted where the producers
-//! get them. What was sent, and which replicas have it, is read in the logs.
+//! The audit uses no counters of the library. Answers are counted where the producers get them. The
+//! logs tell which records were sent, and which replicas have them.
 
 use std::{collections::BTreeMap, fmt, ops::AddAssign, time::Duration};
 
@@ -13,16 +13,16 @@ use super::name;
 use crate::Answer;
 use crate::partition::{Change, FOLLOWERS, Log, LogEnd, Partition};
 
-/// The number of produces that have ended.
+/// The numbers of produces that have ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) completed: u64,
     pub(crate) expired: u64,
-    /// Refused ones, too.
+    /// Includes the refused produces.
     pub(crate) cancelled: u64,
-    /// Bytes of text in the completed ones.
+    /// Bytes of text in the completed produces.
     pub(crate) bytes: u64,
-    /// The sum of all offsets: an answer for another record's would change it.
+    /// The sum of all answered offsets: an answer for another offset would change it.
     pub(crate) offsets: u64,
 }
 
@@ -43,20 +43,20 @@ impl AddAssign for Counts {
     }
 }
 
-/// The answers of one partition, or of several together; times in nanoseconds, to a thousandth.
+/// The answers of one partition, or of several; times are in nanoseconds, to a thousandth.
 #[derive(Debug, Clone)]
 pub(crate) struct Tally {
-    /// Their number.
+    /// The number of answers, by outcome.
     pub(crate) counts: Counts,
-    /// The times that the completed ones waited.
+    /// How long the completed produces waited.
     pub(crate) wait: Histogram<u64>,
-    /// The times by which the expired ones were late.
+    /// How late the expired produces were answered.
     pub(crate) lateness: Histogram<u64>,
-    /// By epoch: every record of the partition below was acknowledged, or one after it was.
+    /// For each epoch the highest end that was acknowledged: it covers every record below it.
     acknowledged: Vec<u64>,
-    /// The epochs that began later than the first: where each leader's log ended.
+    /// For each epoch but the first, the end of the leader's log when it began.
     starts: Vec<u64>,
-    /// The last epoch that has begun, or is about to.
+    /// The latest epoch that has begun, or is about to.
     last_epoch: u64,
     /// The followers that are not in the in-sync set.
     out: [bool; FOLLOWERS],
@@ -66,7 +66,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Returns what was acknowledged by all leaders.
+    /// Returns the highest end that any leader has acknowledged.
     fn acknowledged(&self) -> u64 {
         self.acknowledged.iter().max().copied().unwrap_or(0)
     }
@@ -92,7 +92,7 @@ impl Default for Tally {
 /// The audit of one run.
 #[derive(Debug)]
 pub(crate) struct Audit {
-    /// By partition. A partition's answers come mostly from one thread at a time.
+    /// One for each partition, whose answers mostly come from one thread at a time.
     tallies: Vec<CachePadded<Mutex<Tally>>>,
     faults: Mutex<BTreeMap<Fault, Problem>>,
     /// The longest time that a produce may wait.
@@ -109,9 +109,9 @@ impl Audit {
         }
     }
 
-    /// Counts the answer to a produce that has `waited`, for a line of `bytes`. It acknowledges the
-    /// records below `end`. That is checked at once, against the own logs of the in-sync followers,
-    /// and the logs of later leaders.
+    /// Counts the answer to a produce that has `waited`, for a line of `bytes`. An acknowledgement
+    /// covers the records below `end`; it is checked at once, against the in-sync followers' own
+    /// logs and the logs of later leaders.
     pub(crate) fn record(
         &self,
         partition: &Partition,
@@ -123,18 +123,18 @@ impl Audit {
         let LogEnd { epoch, offset } = end;
         let place = || format!("offset {} of {}", offset - 1, partition.key);
         let tally = &mut *self.tally(partition).lock();
-        // Every answer counts, whatever it is: a second one, or another's, changes the sum.
+        // Add up the offsets of all answers: a second answer, or another record's, changes the sum.
         tally.counts.offsets = tally.counts.offsets.wrapping_add(offset);
         match answer {
             Answer::Acknowledged => {
-                // The promise of acks=all, checked before anything can change.
+                // Check the promise of acks=all before anything can change.
                 let mut logs = tally.out.iter().zip(&partition.followers);
-                // A log that does not know of this leader has the last one's record there.
+                // A log that does not know this leader has a record of the previous leader there.
                 let lacks = |log: &Log| log.end() < offset || log.epoch() < epoch;
                 if logs.any(|(is_out, log)| !is_out && lacks(log)) {
                     self.report(TOO_SOON, 1, place);
                 }
-                // A leader that came meanwhile has it, too.
+                // Every later leader must have the record, too.
                 let mut later = tally.starts.iter().skip(epoch as usize);
                 if later.any(|start| *start < offset) {
                     self.report(LOST, 1, place);
@@ -176,14 +176,14 @@ impl Audit {
         &self.tallies[partition.key.0 as usize]
     }
 
-    /// Notes that a follower is going to leave the in-sync set: what is acknowledged from now on
-    /// need not be in its log.
+    /// Notes that a follower is going to leave the in-sync set: its log may lack the records that
+    /// are acknowledged from now on.
     pub(crate) fn left(&self, partition: &Partition, follower: usize) {
         self.tally(partition).lock().out[follower] = true;
     }
 
-    /// Notes that a follower has joined the in-sync set again. All that was acknowledged must be in
-    /// its log.
+    /// Notes that a follower has joined the in-sync set again. Its log must have every acknowledged
+    /// record.
     pub(crate) fn joined(&self, partition: &Partition, follower: usize) {
         let tally = &mut *self.tally(partition).lock();
         tally.out[follower] = false;
@@ -198,12 +198,13 @@ impl Audit {
         self.report(MISSING, tally.acknowledged().saturating_sub(end), case);
     }
 
-    /// Notes that the leader is going to change: from now on its produces may be told so.
+    /// Notes that the leader is going to change: from now on produces may be answered that it has.
     pub(crate) fn leader_changes(&self, partition: &Partition) {
         self.tally(partition).lock().last_epoch += 1;
     }
 
-    /// Notes a change of the leader. The new one's log must have all that was acknowledged before.
+    /// Notes a change of the leader. The new leader's log must have every record that was
+    /// acknowledged before.
     pub(crate) fn leader_changed(&self, partition: &Partition, change: &Change) {
         let tally = &mut *self.tally(partition).lock();
         let LogEnd { epoch, offset } = change.start;
@@ -213,13 +214,13 @@ impl Audit {
                 partition.key
             )
         };
-        // The records of its own epoch do not count: some may be acknowledged already.
+        // Leave out the records of the new epoch: some may be acknowledged already.
         let earlier = tally.acknowledged.iter().take(epoch as usize);
         let acknowledged = earlier.max().copied().unwrap_or(0);
         self.report(LOST, acknowledged.saturating_sub(offset), case);
         self.report(LOGS_DIFFER, u64::from(!change.alike), case);
 
-        // What was taken back was produced, too.
+        // The records that were taken back were also produced.
         tally.starts.push(offset);
         tally.taken_back += change.taken_back;
         let last = offset + change.taken_back;
@@ -262,26 +263,25 @@ impl Audit {
         problem.count += count;
     }
 
-    /// Ends the audit after the last answer: every operation has ended once, all logs are alike,
-    /// and every acknowledged record is in the log of every in-sync replica. Returns everything
-    /// that is wrong.
+    /// Ends the audit after the last answer: checks that every operation has ended once, that all
+    /// logs are alike, and that every in-sync replica's log has every acknowledged record. Returns
+    /// all faults.
     pub(crate) fn finish(&self, partitions: &[Partition]) -> Vec<Problem> {
         for partition in partitions {
             let tally = self.tally(partition).lock();
             self.compare_counts(partition, &tally);
-            // What was acknowledged must be in all logs.
             self.compare_logs(partition, &tally);
         }
         self.faults.lock().values().cloned().collect()
     }
 
-    /// Forgets what was reported of a fault that is none in this run.
+    /// Forgets the reports of a fault that does not count in this run.
     pub(crate) fn forgive(&self, fault: Fault) {
         self.faults.lock().remove(fault);
     }
 
-    /// Compares the number of a partition's answers with the number of records in the leader's log,
-    /// and of those that were taken back.
+    /// Compares the number of a partition's answers with the number of records in the leader's log
+    /// and of records that were taken back.
     fn compare_counts(&self, partition: &Partition, tally: &Tally) {
         let end = partition.log.end();
         let produced = end + tally.taken_back;
@@ -291,7 +291,7 @@ impl Audit {
         // Fewer answers than records, or more.
         self.report(NEVER_ENDED, produced.saturating_sub(ended), case);
         self.report(TWICE, ended.saturating_sub(produced), case);
-        // As many answers as records, and yet for other offsets.
+        // As many answers as records, but for other offsets.
         let offsets = sum_up_to(end).wrapping_add(tally.taken_back_offsets);
         if produced == ended && offsets != tally.counts.offsets {
             let case = || format!("by the sum of all offsets of {key}");
@@ -299,24 +299,25 @@ impl Audit {
         }
     }
 
-    /// Compares the followers' logs of a partition with the leader's, and with what was
-    /// acknowledged.
+    /// Compares the logs of a partition's followers with the leader's log, and with the
+    /// acknowledged records.
     fn compare_logs(&self, partition: &Partition, tally: &Tally) {
         for (follower, log) in partition.followers.iter().enumerate() {
             let place = || format!("{} in {}, at {}", name(follower), partition.key, log.end());
-            // A log that does not know of the last leader was stalled, and has nothing of its epoch.
+            // A log that does not know the latest leader is of a stalled follower, and has no
+            // record of its epoch.
             let knows_leader = log.epoch() == partition.log.epoch();
             let has = match tally.starts.last() {
                 Some(start) if !knows_leader => log.end().min(*start),
                 _ => log.end(),
             };
-            // An acknowledged record lies below that, or is missing. A follower that fell out need
-            // not have those acknowledged without it.
+            // Acknowledged records from `has` on are missing. A follower that fell out need not
+            // have those that were acknowledged without it.
             if !tally.out[follower] {
                 let missing = tally.acknowledged().saturating_sub(has);
                 self.report(MISSING, missing, place);
             }
-            // Any other log is the leader's, as far as it goes.
+            // A log that knows the leader must agree with the leader's log as far as it goes.
             let differs = match partition.digest_at(log.end()) {
                 Some(digest) => digest != log.digest(),
                 None => log.end() > partition.log.end(),
@@ -328,17 +329,17 @@ impl Audit {
     }
 }
 
-/// Returns the sum of the offsets of a log with this end: 1, 2, 3 and so on.
+/// Returns the sum of the offsets 1, 2, 3 and so on, up to `end`.
 fn sum_up_to(end: u64) -> u64 {
     end * (end + 1) / 2
 }
 
-/// Returns the duration in nanoseconds: 584 years are as good as any longer time.
+/// Returns the duration in nanoseconds, at most 584 years.
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A kind of thing that must not happen, as messages say it.
+/// A kind of fault, in the words of the messages.
 pub(crate) type Fault = &'static str;
 
 pub(crate) const NEVER_ENDED: Fault = "operations that never ended";
@@ -355,10 +356,10 @@ pub(crate) const NO_CHANGE: Fault = "operations that were told of a new leader, 
 pub(crate) const STILL_PARKED: Fault = "operations still parked long after the last deadline";
 pub(crate) const PANICKED: Fault = "producers that panicked";
 
-/// A fault that was found: how often, and the first case.
+/// A fault that was found, with the number of cases and the first case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
-    /// Its kind.
+    /// The kind of fault.
     pub(crate) fault: Fault,
     /// The number of cases.
     pub(crate) count: u64,

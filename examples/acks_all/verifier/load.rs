@@ -14,7 +14,7 @@ use super::{FOLLOWER_STALLED, Stage, name};
 use crate::Answer;
 use crate::partition::{LogEnd, NEXT_LEADER, Partition, Record};
 
-/// The time that a producer that was held up may make good at once.
+/// The longest delay that a held-up producer may make up for at once.
 const BURST: Duration = Duration::from_millis(20);
 /// The shortest wait for the next record: a thread does not wake up much faster than this anyway.
 const WAIT_MIN: Duration = Duration::from_millis(1);
@@ -26,8 +26,9 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     runtime.expect("a thread for the answers")
 });
 
-/// State that all requests of one producer share. Full, the producer sleeps until half of them have
-/// been answered, so that it is woken for a batch of work and not for every answer.
+/// State that all requests of one producer share. At the maximum in flight, the producer sleeps
+/// until half of the requests have been answered, so it wakes for a batch of work, not for each
+/// answer.
 #[derive(Debug)]
 struct Client {
     stage: Arc<Stage>,
@@ -49,8 +50,8 @@ impl Client {
         self.stage.args.in_flight as usize
     }
 
-    /// Makes a request to the partition at `place`, as soon as one more may wait; none when `stop`
-    /// is raised.
+    /// Makes a request to the partition at `place` as soon as one more may wait; returns `None`
+    /// once `stop` is raised.
     fn request(self: &Arc<Self>, place: u64, bytes: usize, stop: &Stop) -> Option<Request> {
         while !stop.is_raised() {
             if self.in_flight.load(Ordering::Acquire) < self.in_flight_max() {
@@ -62,14 +63,14 @@ impl Client {
                     bytes: bytes as u32,
                 });
             }
-            // Woken when half of the requests have been answered, and by the end of the run.
+            // Unparked when half of the requests have been answered, and at the end of the run.
             thread::park();
         }
         None
     }
 
-    /// Counts an answer, and wakes the producer at the half. Only the producer adds: while it
-    /// sleeps, the count falls from the maximum and passes the half.
+    /// Counts an answer, and wakes the producer when half of the maximum is in flight. Only the
+    /// producer adds requests: while it sleeps, the count falls and passes the half.
     fn release(&self) {
         let remaining = self.in_flight.fetch_sub(1, Ordering::AcqRel) - 1;
         if remaining == self.in_flight_max() / 2 {
@@ -88,12 +89,12 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Returns the partition that it goes to.
+    /// Returns the partition that the request goes to.
     pub(crate) fn partition(&self) -> &Partition {
         &self.client.stage.partitions[self.place as usize]
     }
 
-    /// Takes the answer, and hands it to the audit. It is about the records below `end`.
+    /// Takes the answer, which is about the records below `end`, and hands it to the audit.
     pub(crate) fn answer(self, answer: Answer, end: LogEnd) {
         let stage = &self.client.stage;
         let waited = stage.now().saturating_sub(self.sent_at);
@@ -102,7 +103,7 @@ impl Request {
         self.client.release();
     }
 
-    /// Takes the answer when it is there, as a task.
+    /// Spawns a task that takes the answer when it is ready.
     pub(crate) fn answer_by(
         self,
         answer: impl Future<Output = Answer> + Send + 'static,
@@ -129,9 +130,9 @@ impl Pace {
         Some(Pace { every, next })
     }
 
-    /// Waits until the next record is due; false when `stop` was raised.
+    /// Waits until the next record is due; returns false if `stop` was raised.
     fn wait(&mut self, stage: &Stage, stop: &Stop) -> bool {
-        // A producer that was held up makes good a burst of the past, and no more.
+        // A producer that was held up makes up for a burst at most.
         let due = self.next.max(stage.now().saturating_sub(BURST));
         self.next = due + self.every;
         while let Some(wait) = due.checked_sub(stage.now()) {
@@ -161,7 +162,7 @@ pub(super) fn produce(producer: u32, stage: &Arc<Stage>, text: &Text, stop: &Sto
         let number = sequence * u64::from(args.producers) + u64::from(producer);
         let (line, body) = text.line(number);
         let place = (sequence + u64::from(producer)) % u64::from(args.partitions);
-        // Here the producer waits while too many of its records do.
+        // The producer waits here while too many of its records wait.
         let Some(request) = client.request(place, body.len(), stop) else {
             return;
         };
@@ -172,22 +173,22 @@ pub(super) fn produce(producer: u32, stage: &Arc<Stage>, text: &Text, stop: &Sto
 }
 
 /// Acts as a follower: fetches from every partition in turn and writes to its own logs, until
-/// `stop` is raised or it falls out for good. A record is acknowledged when the slowest in-sync
-/// follower fetches the next time.
+/// `stop` is raised or it falls out for good. A record is acknowledged at the next fetch of the
+/// slowest in-sync follower.
 pub(super) fn follow(number: usize, stage: &Stage, stop: &Stop) {
     let can_stall = number == FOLLOWER_STALLED;
     let mut follower = Follower::new(number, stage);
     let mut leads = false;
     let mut fell_out = false;
     loop {
-        // The next leader takes over on its own thread, and follows as the last one from then on.
+        // The next leader takes over on this thread, which then acts for the previous leader.
         if number == NEXT_LEADER && !leads && stage.args.is_truncated(stage.now()) {
             follower.fetch_in_vain();
             stop.pause(stage.args.follower_lag);
             follower.take_over();
             leads = true;
         }
-        // One that falls out does not fetch again, unless it is to join again.
+        // A follower that falls out does not fetch again, unless it is to join again.
         if can_stall && !fell_out && stage.args.is_dropped(stage.now()) {
             follower.fall_out();
             fell_out = true;
@@ -214,11 +215,11 @@ pub(super) fn follow(number: usize, stage: &Stage, stop: &Stop) {
 struct Follower<'a> {
     number: usize,
     stage: &'a Stage,
-    /// By partition: it is out of the in-sync set.
+    /// For each partition: the follower is out of the in-sync set.
     is_out: Vec<bool>,
-    /// The records that it has fetched while it was out.
+    /// The number of records that the follower fetched while it was out.
     fetched_outside: usize,
-    /// A buffer to be used again.
+    /// A buffer that every fetch reuses.
     fetched: Vec<Record>,
 }
 
@@ -237,11 +238,11 @@ impl<'a> Follower<'a> {
     /// Fetches once from every partition.
     fn fetch_all(&mut self) {
         for (place, partition) in self.stage.partitions.iter().enumerate() {
-            // The fetch says where the log ends: everything below is written.
+            // The fetch says where the follower's log ends: every record below is written.
             self.fetched.clear();
             let has = partition.fetch(self.number, &mut self.fetched);
             let is_in_sync = self.stage.acks.fetch(partition, self.number, has);
-            // One that joins has to have everything already, before it writes what came.
+            // A follower that joins must have caught up before it writes the fetched records.
             if self.is_out[place] {
                 if is_in_sync {
                     self.joined(place);
@@ -253,8 +254,8 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Fetches once from every partition, and the answers are lost: it says what it has, and does
-    /// not get what comes next.
+    /// Fetches once from every partition, and loses the answers: the follower reports what it has,
+    /// and does not get the records that come next.
     fn fetch_in_vain(&mut self) {
         for partition in &self.stage.partitions {
             self.fetched.clear();
@@ -263,11 +264,11 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Takes the follower out of the in-sync set of every partition, and says what that did.
+    /// Takes the follower out of every partition's in-sync set, and prints the effect.
     fn fall_out(&mut self) {
         let mut acknowledged = 0;
         for (place, partition) in self.stage.partitions.iter().enumerate() {
-            // Before any record is acknowledged without it.
+            // Tell the audit before any record is acknowledged without this follower.
             self.stage.audit.left(partition, self.number);
             self.is_out[place] = true;
             acknowledged += self.stage.acks.falls_out(partition, self.number);
@@ -282,7 +283,7 @@ impl<'a> Follower<'a> {
         ));
     }
 
-    /// Is called when the follower is back in the in-sync set of a partition; says so at the last.
+    /// Notes that the follower is back in a partition's in-sync set; prints it after the last one.
     fn joined(&mut self, place: usize) {
         let partition = &self.stage.partitions[place];
         self.stage.audit.joined(partition, self.number);
@@ -296,11 +297,11 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Makes the follower the leader of every partition, and says what that did.
+    /// Makes the follower the leader of every partition, and prints the effect.
     fn take_over(&mut self) {
         let mut taken_back = 0;
         for partition in &self.stage.partitions {
-            // Before any produce is told so.
+            // Tell the audit before any produce is answered that the leader has changed.
             self.stage.audit.leader_changes(partition);
             let change = self.stage.acks.change_leader(partition);
             self.stage.audit.leader_changed(partition, &change);

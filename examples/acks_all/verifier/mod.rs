@@ -1,5 +1,5 @@
-//! The rest of the program: a whole run. It starts the [load], [watches](watch) it, drains or
-//! cancels what still waits, finishes the [audit], and prints the [report].
+//! The rest of the program. A run starts the [load], [watches](watch) it, drains or cancels the
+//! produces that still wait, finishes the [audit], and prints the [report].
 
 pub(crate) mod args;
 pub(crate) mod audit;
@@ -35,10 +35,10 @@ const FOLLOWER_STALLED: usize = 1;
 const WATCH: Duration = Duration::from_millis(250);
 /// The time between two looks at the drain.
 const DRAIN_LOOK: Duration = Duration::from_millis(5);
-/// The number of the oldest produces that SIGUSR1 shows.
+/// The number of oldest produces that SIGUSR1 shows.
 const OLDEST: usize = 10;
 
-/// The time after the last deadline by which everything must have ended.
+/// The time after the last deadline within which every produce must end.
 const DRAIN_MARGIN: Duration = Duration::from_secs(5);
 
 /// Returns the name of a follower in messages.
@@ -59,7 +59,7 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn start(args: Args) -> Result<ExitCode> {
-    // Everything that can fail comes before the first record.
+    // Do everything that can fail before the first record.
     let text = Text::load(args.input.as_deref())?;
     let linger = args.linger;
     let interrupted = Stop::on_signals()?;
@@ -76,7 +76,7 @@ fn start(args: Args) -> Result<ExitCode> {
     let mut progress = Progress::new(page);
     let report = stage.run(&text, &interrupted, &mut |state| progress.show(state));
 
-    // The table is the result; what is wrong goes beside it.
+    // Standard output gets the table only; faults go to standard error.
     let table = report.to_string();
     let written = io::stdout().write_all(table.as_bytes());
     written.context("cannot write the table")?;
@@ -91,7 +91,7 @@ fn start(args: Args) -> Result<ExitCode> {
     }
 }
 
-/// Everything that a run works with; metrics are read from it meanwhile.
+/// The state of a run; the metrics are read from it meanwhile.
 #[derive(Debug)]
 pub(crate) struct Stage {
     args: Args,
@@ -120,13 +120,13 @@ impl Stage {
         }))
     }
 
-    /// Returns the time since the beginning.
+    /// Returns the time since the stage was made.
     fn now(&self) -> Duration {
         Duration::from_nanos(self.clock.now_ns())
     }
 
-    /// Sends the lines of `text` until the seconds are over or `interrupted` is raised. `watch` is
-    /// shown the state four times a second.
+    /// Sends the lines of `text` until `--seconds` have passed or `interrupted` is raised. Calls
+    /// `watch` with the state four times a second.
     fn run(
         self: &Arc<Self>,
         text: &Text,
@@ -145,7 +145,7 @@ impl Stage {
             }
             self.watch_until(self.args.seconds, WATCH, || false, interrupted, watch);
 
-            // The producers stop first, and what they sent is drained while the followers go on.
+            // Stop the producers first; the followers go on until the last produces have ended.
             producing.raise();
             self.join(producers);
             let produced_for = self.now();
@@ -174,7 +174,7 @@ impl Stage {
     }
 
     /// Waits, after the last record, until every produce has ended by itself, as each must soon
-    /// after its timeout. On an interrupt, or when that fails, a shutdown cancels the rest.
+    /// after its timeout. If some do not, or on an interrupt, a shutdown cancels the rest.
     fn drain(&self, interrupted: &Stop, watch: &mut dyn FnMut(&State)) {
         let patience = self.args.timeout.saturating_add(DRAIN_MARGIN);
         self.await_endings(patience, interrupted, watch);
@@ -190,15 +190,15 @@ impl Stage {
         }
     }
 
-    /// Shows the run until nothing waits, for `patience` at most.
+    /// Shows the run until no produce waits, for `patience` at most.
     fn await_endings(&self, patience: Duration, interrupted: &Stop, watch: &mut dyn FnMut(&State)) {
         let end = self.now().saturating_add(patience);
         let over = || State::take(self).waiting() == 0;
         self.watch_until(end, DRAIN_LOOK, over, interrupted, watch);
     }
 
-    /// Shows the run until `end`, until it is `over`, which is asked every `look`, or until it is
-    /// interrupted.
+    /// Shows the run until `end`, until it is `over`, or until it is interrupted. Calls `over`
+    /// every `look`.
     fn watch_until(
         &self,
         end: Duration,
@@ -212,7 +212,7 @@ impl Stage {
             if over() {
                 return;
             }
-            // Shown four times a second, however often it is looked at.
+            // Show the run four times a second, however often `over` is called.
             if self.now() >= show_at {
                 watch(&State::take(self));
                 show_at += WATCH;

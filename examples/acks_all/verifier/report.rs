@@ -1,4 +1,4 @@
-//! The end of a run: its figures, what is wrong with it, and the table.
+//! The report of a run: its figures, its faults, and the table.
 
 use std::{fmt, time::Duration};
 
@@ -14,14 +14,14 @@ pub(crate) struct Report {
     pub(crate) produced_for: Duration,
     /// Records sent.
     pub(crate) produced: u64,
-    /// The ends of their operations.
+    /// How their operations ended.
     pub(crate) endings: Tally,
     /// Faults; empty when the self-check passed.
     pub(crate) problems: Vec<Problem>,
 }
 
 impl Report {
-    /// Operations that never ended, and acknowledged records that a log lacks.
+    /// Returns the number of operations that never ended and acknowledged records that a log lacks.
     pub(crate) fn lost(&self) -> u64 {
         self.problems.iter().map(Problem::lost).sum()
     }
@@ -55,7 +55,7 @@ impl fmt::Display for Report {
 impl Report {
     fn write_counts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = &self.endings.counts;
-        // One row a way of ending; `lost` must be 0.
+        // One row for each way to end; `lost` must be 0.
         let rows = [
             ("produced", self.produced, "records sent"),
             (
@@ -88,7 +88,7 @@ impl Report {
 
     fn write_throughput(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = &self.endings.counts;
-        // Only what was acknowledged counts, over the time in which records were sent.
+        // Only acknowledged records count, over the time in which records were sent.
         let records = HumanCount(self.per_second(counts.completed) as u64).to_string();
         let mib = self.per_second(counts.bytes) / f64::from(1 << 20);
         let meaning = format!("records/s acknowledged, {mib:.1} MiB/s of text");
@@ -112,7 +112,7 @@ fn write_times(
     times: &Histogram<u64>,
     meaning: &str,
 ) -> fmt::Result {
-    // Nothing was measured: a dash, not zero.
+    // If nothing was measured, show a dash, not zero.
     let shown = |nanos| {
         if times.is_empty() {
             "-".to_owned()

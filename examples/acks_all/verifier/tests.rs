@@ -1,5 +1,5 @@
-//! Whole runs, short ones: what must come out of them whatever the machine is doing. And planted
-//! faults: the audit must find each.
+//! Short whole runs, whose results must hold whatever the machine is doing; and planted faults,
+//! each of which the audit must find.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -21,10 +21,10 @@ const DROPPED: &str = "--timeout 20s --stall-from 0s --stall-for 100ms --drop-fo
 /// Follower 2 never fetches.
 const STALLED: &str = "--stall-from 0s --stall-for 1h";
 
-/// Sets up a short run whose timeout is never reached, but for what `line` says.
+/// Sets up a short run whose timeout is never reached, unless `line` says otherwise.
 pub(super) fn stage(line: &str) -> Arc<Stage> {
     let mut words = vec!["acks_all"];
-    // The usual words, but those that the line replaces.
+    // Add the usual arguments, except those that the line replaces.
     for usual in ["--seconds=0.3", "--partitions=2", "--timeout=1h"] {
         let (flag, _) = usual.split_once('=').unwrap();
         if !line.contains(flag) {
@@ -38,7 +38,7 @@ pub(super) fn stage(line: &str) -> Arc<Stage> {
 /// Both ways to wait.
 const WAYS: [&str; 2] = ["--by kafka", "--by replica-sets"];
 
-/// Runs it; the self-check must pass, and every record must be accounted for.
+/// Runs the stage; the self-check must pass, and every record must be accounted for.
 fn run_well(stage: &Arc<Stage>, interrupted: &Stop, watch: &mut dyn FnMut(&State)) -> Report {
     let report = stage.run(&Text::load(None).unwrap(), interrupted, watch);
     assert_eq!(report.problems, []);
@@ -112,7 +112,7 @@ fn follower_that_fell_out_joins_once_it_has_caught_up() {
 
 #[test]
 fn next_leader_takes_back_what_is_not_acknowledged() {
-    // A follower that fetches seldom lacks records at the change.
+    // A follower that fetches rarely lacks records at the change.
     for way in WAYS {
         let stage = stage(&format!("{way} --truncate --follower-lag 20ms"));
         let report = run_well(&stage, &Stop::new(), &mut |_| {});
@@ -163,8 +163,8 @@ fn refused_produce_is_answered_and_a_fault() {
     }
 }
 
-/// Finishes the audit of a partition after these answers (offset, and time waited of 50 ms). Each
-/// follower has a part of the records; the second gets `more` on top.
+/// Finishes the audit of a partition after `answers`, each with its offset and the time waited; the
+/// timeout is 50 ms. Each follower has a part of the records; the second also gets `more`.
 fn wrong(
     records: u64,
     parts: [u64; 2],
@@ -189,8 +189,8 @@ fn wrong(
     audit.finish(&stage.partitions)
 }
 
-/// Finishes the audit of a partition with three records, of which the next leader has two, after
-/// an answer to each that comes before the change, or after it.
+/// Finishes the audit of a partition with three records. The next leader has two of them. The three
+/// `answers` come before the change of the leader, or after it.
 fn changed(answers: [&Answer; 3], after_change: bool) -> Vec<(&'static str, u64)> {
     let stage = stage("--timeout 50ms");
     let partition = &stage.partitions[0];
@@ -230,16 +230,16 @@ fn changed(answers: [&Answer; 3], after_change: bool) -> Vec<(&'static str, u64)
 fn record_that_the_next_leader_lacks_is_found() {
     use Answer::{Acknowledged, LeaderChanged};
     for after_change in [false, true] {
-        // The promise: two were acknowledged, the third was not.
+        // The promise is kept: two records were acknowledged, the third was not.
         let kept = [&Acknowledged, &Acknowledged, &LeaderChanged];
         assert_eq!(changed(kept, after_change), []);
-        // Planted: the third was acknowledged, too.
+        // Planted: the third record was acknowledged, too.
         let found = changed([&Acknowledged; 3], after_change);
         assert!(found.contains(&(LOST, 1)), "{found:?}");
     }
 }
 
-/// A follower that is stalled has a record of the last leader in its place.
+/// A stalled follower has a record of the previous leader in place of an acknowledged one.
 #[test]
 fn verifier_finds_a_followers_foreign_record() {
     let stage = stage("");
@@ -252,7 +252,7 @@ fn verifier_finds_a_followers_foreign_record() {
     stage.audit.leader_changes(partition);
     let change = partition.change_leader(|_| ());
     stage.audit.leader_changed(partition, &change);
-    // The last leader follows, and has the new one's record.
+    // The previous leader follows, and has the new leader's record.
     let end = partition.append(record(2), |_| ());
     partition.fetch(NEXT_LEADER, &mut Vec::new());
     partition.followers[NEXT_LEADER].append(&[record(2)]);
@@ -284,7 +284,7 @@ fn follower_that_joins_behind_is_found() {
     let answer = &Answer::Acknowledged;
     stage.audit.record(partition, answer, end, MS, 7);
     assert!(stage.audit.finish(&stage.partitions).is_empty());
-    // Planted: it joins before it has caught up.
+    // Planted: the follower joins before it has caught up.
     stage.audit.joined(partition, 1);
     let problems = stage.audit.finish(&stage.partitions);
     let said = "acknowledged records missing from an in-sync log: 2 (the first: follower 2 as it \
@@ -299,7 +299,7 @@ fn record(number: u64) -> Record {
 #[test]
 fn wrong_answers_are_found_and_counted() {
     use Answer::{Acknowledged, TimedOut};
-    // An acknowledgement, a timeout, and one a nanosecond too early.
+    // An acknowledgement, a timeout, and a timeout a nanosecond too early.
     let ack = (&Acknowledged, 1, MS);
     let late = (&TimedOut, 1, 50 * MS);
     let early = (&TimedOut, 1, 50 * MS - Duration::from_nanos(1));
@@ -324,7 +324,7 @@ fn wrong_answers_are_found_and_counted() {
     assert_eq!(wrong(1, [1, 1], None, &[early])[0].to_string(), said);
 }
 
-/// As many answers as records, over both partitions, and for the same offsets.
+/// Over both partitions there are as many answers as records, and for the same offsets.
 #[test]
 fn answers_are_compared_by_partition() {
     let stage = stage("");
@@ -352,7 +352,7 @@ fn answers_are_compared_by_partition() {
 #[test]
 fn differing_logs_are_found() {
     const RECORDS: u64 = 10_000;
-    // All records are answered; what differs is in the logs.
+    // All records are answered; only the logs differ.
     let last = RECORDS - 1;
     let all: Vec<_> = (1..=RECORDS)
         .map(|offset| (&Answer::TimedOut, offset, 50 * MS))
@@ -383,7 +383,8 @@ fn differing_logs_are_found() {
 #[test]
 fn wrong_record_in_a_log_that_is_behind_is_found() {
     use Answer::{Acknowledged, TimedOut};
-    // The second was acknowledged, and follower 2 has another in its place; the third expired.
+    // The second record was acknowledged, and follower 2 has another in its place; the third
+    // produce expired.
     let answers = [
         (&Acknowledged, 1, MS),
         (&Acknowledged, 2, MS),
@@ -433,7 +434,7 @@ fn bad_arguments_are_refused_with_their_bounds() {
     ]);
 }
 
-/// Nor what followers with a long lag would do.
+/// A long lag of the followers delays their actions; these are refused, too.
 #[test]
 fn stall_that_the_run_does_not_reach_is_refused() {
     for (line, refused) in [

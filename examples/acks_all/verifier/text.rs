@@ -5,7 +5,7 @@ use std::{fs::File, path::Path};
 
 use anyhow::{Context, Result, ensure};
 
-/// The text that is in the repository.
+/// The text in the repository, read by default.
 const DEFAULT: &str = include_str!("../text/waiting-room.txt");
 
 /// The longest text that is read: a pipe may be endless.
@@ -33,13 +33,13 @@ impl Text {
 
     /// Reads all of `source`; `name` is what errors call it.
     pub(crate) fn read(source: impl Read, name: &str) -> Result<Self> {
-        // One byte more than allowed, to see that a text is longer.
+        // Read one byte more than allowed, to notice a longer text.
         let mut source = source.take(BYTES_MAX + 1);
         let mut body = String::new();
         let read = source.read_to_string(&mut body);
         let too_long = source.limit() == 0;
         let mib = BYTES_MAX >> 20;
-        // First the length: a longer text may be cut inside a character.
+        // Check the length first: a longer text may be cut inside a character.
         ensure!(
             !too_long,
             "{name} is longer than the {mib} MiB that are read"

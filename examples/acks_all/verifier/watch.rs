@@ -1,4 +1,4 @@
-//! The run while it goes on: a line a second on standard error, and the metrics of this example
+//! Shows a run while it goes on: a line a second on standard error, and the metrics of this example
 //! beside the purgatory's own.
 
 use std::io::{self, Write};
@@ -18,16 +18,16 @@ use crate::replica_sets::InSyncSets;
 const PRODUCED: &str = "acks_all_records_produced_total";
 const ENDED: &str = "acks_all_records_ended_total";
 
-/// The longest wait of a shutdown for answers that are being given.
+/// The longest time that a shutdown waits for answers that are being given.
 const SHUTDOWN_WITHIN: Duration = Duration::from_secs(5);
 
-/// One look at a run. Other threads go on meanwhile, so the figures need not fit together to the
-/// last record.
+/// The state of a run at one look. Other threads go on meanwhile, so the figures need not fit
+/// together to the last record.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct State {
     /// The time since the run began.
     elapsed: Duration,
-    /// A follower does not fetch.
+    /// A follower is stalled: it does not fetch.
     stalled: bool,
     /// Records sent.
     pub(crate) produced: u64,
@@ -35,11 +35,11 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Looks at everything.
+    /// Reads the state of a run.
     pub(crate) fn take(stage: &Stage) -> Self {
         let elapsed = stage.now();
-        // The endings first: what ends meanwhile then counts as waiting, never as less than
-        // nothing.
+        // Count the endings first: a produce that ends meanwhile then counts as waiting, so the
+        // number of waiting produces cannot fall below zero.
         let ended = stage.audit.counts();
         let mut produced = 0;
         for partition in &stage.partitions {
@@ -53,12 +53,12 @@ impl State {
         }
     }
 
-    /// Produces that have not ended.
+    /// Returns the number of produces that have not ended.
     pub(crate) fn waiting(&self) -> u64 {
         self.produced.saturating_sub(self.ended.ended())
     }
 
-    /// Describes the run in one line; the rate is over the time since the `last` one.
+    /// Describes the run in one line; the rate is over the time since the `last` state.
     fn describe(&self, last: Option<State>) -> String {
         // The first line counts from the beginning.
         let since = last.map_or(Duration::ZERO, |last| last.elapsed);
@@ -120,15 +120,15 @@ impl Progress {
     }
 }
 
-/// Produces that wait in some way, as they are watched and shut down.
+/// Produces that wait, in either way: shows them and shuts them down.
 pub(crate) trait Observed: Debug {
-    /// Adds them to the page, which shows the keys as their `Display` has them.
+    /// Adds the produces to the page, which shows their keys by `Display`.
     fn show(&self, page: Live) -> Live;
 
-    /// Describes them, and the `oldest` one by one.
+    /// Describes the produces as a whole, and the `oldest` of them one by one.
     fn snapshot(&self, oldest: usize) -> String;
 
-    /// Cancels what still waits, and refuses what comes.
+    /// Cancels the produces that still wait, and refuses later ones.
     fn shut_down(&self);
 }
 
@@ -170,11 +170,11 @@ pub(crate) fn serve(stage: &Arc<Stage>, page: &Live) -> Result<Server> {
     let timer = Timer::shared()?;
     let published = Arc::clone(stage);
     let publish = move || {
-        timer.publish(); // and what waits on it
+        timer.publish(); // with the purgatories on it
         State::take(&published).publish();
     };
     let server = example_support::serve(stage.args.metrics_addr, page, publish)?;
-    // Descriptions need the recorder, which is there now.
+    // Descriptions need the recorder, which `serve` has installed.
     describe_counter!(
         PRODUCED,
         Unit::Count,
