@@ -1,7 +1,7 @@
-//! A log server on one thread, with an event loop of its own: a fetch waits until the log has come
-//! to its offset or its timeout fires. The loop advances the timer, and sleeps until a datagram
-//! comes or the timer has work. Nothing of the server is `Send`. At its end the program measures
-//! what a fetch costs. `cargo run --release --example local`
+//! A log server on one thread, with an event loop of its own: a fetch waits until the log has
+//! reached its offset, or until its timeout fires. The loop advances the timer, and sleeps until a
+//! datagram comes or the timer has work. The server's state is not `Send`. At the end the program
+//! measures the cost of a fetch. `cargo run --release --example local`
 
 use std::io::{self, ErrorKind::Interrupted, ErrorKind::TimedOut, ErrorKind::WouldBlock, Write};
 use std::{cell::Cell, net::SocketAddr, net::UdpSocket, rc::Rc, thread, time::Duration};
@@ -21,7 +21,7 @@ struct Fetch<A> {
     answer: A,
 }
 
-/// A fetch that stays on the thread that made it. Used on another one, it panics.
+/// A fetch that stays on the thread that made it. It panics if another thread uses it.
 struct LocalFetch<A>(SendWrapper<Fetch<A>>);
 
 impl<A> LocalFetch<A> {
@@ -78,14 +78,15 @@ impl Request {
     }
 }
 
-/// Brings the timer to the clock's time. Due fetches expire here, and timeouts count from here.
+/// Advances the timer to the clock's time. Due fetches expire here; timeouts count from here.
 fn advance_to_now(timer: &ManualTimer, clock: &SystemClock) {
     let passed_ns = clock.now_ns().saturating_sub(timer.clock().now_ns());
     timer.advance(Duration::from_nanos(passed_ns));
 }
 
-/// Receives a datagram and its sender; `None` when the socket's timeout came first, or the process
-/// was stopped and went on (Ctrl-Z, a debugger), which interrupts a receive that has a timeout.
+/// Receives a datagram and its sender. Returns `None` if the socket's timeout fires first, or if
+/// the process was stopped and continued (Ctrl-Z, a debugger): that interrupts a receive with a
+/// timeout.
 fn receive(socket: &UdpSocket, datagram: &mut [u8]) -> io::Result<Option<(usize, SocketAddr)>> {
     match socket.recv_from(datagram) {
         Ok(received) => Ok(Some(received)),
@@ -114,13 +115,13 @@ fn serve(socket: &Rc<UdpSocket>) -> Result<()> {
         socket.set_read_timeout(sleep)?;
         let received = receive(socket, &mut datagram)?;
 
-        // First the time that has passed, then the request: its timeout counts from now.
+        // Advance the timer before the request is served, whose timeout counts from now.
         advance_to_now(&timer, &clock);
         let Some((length, client)) = received else {
             continue;
         };
 
-        // A datagram that is no request is answered, and ends nothing.
+        // A malformed request is answered, and does not end the server.
         let text = String::from_utf8_lossy(&datagram[..length]);
         let waiting = fetches.len();
         writeln!(
@@ -150,7 +151,7 @@ fn serve(socket: &Rc<UdpSocket>) -> Result<()> {
                 log_end.set(log_end.get() + 1); // the condition first ...
                 fetches.check_and_complete(&"log"); // ... then its event
             }
-            // The purgatory is dropped, and what still waits is cancelled.
+            // Returning drops the purgatory, which cancels the fetches that still wait.
             Request::Stop => return Ok(()),
         }
     }
@@ -198,7 +199,7 @@ fn ask(client: &UdpSocket, server: SocketAddr) -> Result<()> {
 }
 
 /// Parks fetches under a thousand keys, some at a time, and completes them. Returns the nanoseconds
-/// that one takes.
+/// that one fetch takes.
 fn park_and_complete_ns() -> Result<f64> {
     const WINDOWS: u64 = 4000;
     const FETCHES_PER_WINDOW: u64 = 64;
@@ -207,7 +208,7 @@ fn park_and_complete_ns() -> Result<f64> {
     let timer = ManualTimer::new();
     let builder = Purgatory::builder("timed").timer(&timer).shards(1);
     let fetches = builder.build()?;
-    // All on this thread: cells do, no atomics.
+    // Only this thread uses them: cells are enough, atomics are not needed.
     let log_end = Rc::new(Cell::new(0));
     let answered = Rc::new(Cell::new(0));
     let began_ns = clock.now_ns();
@@ -252,7 +253,7 @@ fn main() -> Result<()> {
     let client = thread::spawn(move || ask(&client, server));
     serve(&Rc::new(socket))?;
     client.join().ok().context("the client panicked")??;
-    // The server is gone; what follows has the thread to itself.
+    // The server has stopped, so the measurement has the thread to itself.
     let ns = park_and_complete_ns()?;
     writeln!(
         io::stdout(),
@@ -292,7 +293,7 @@ mod tests {
             .set_read_timeout(Some(Duration::from_secs(300)))
             .unwrap();
         let receiver = thread::spawn(move || receive(&socket, &mut [0; 64]));
-        // The signals may come before the thread receives: then they come again.
+        // The signals may come before the thread receives, so send them until it has returned.
         while !receiver.is_finished() {
             let stop_and_go_on = "kill -STOP $PPID; kill -CONT $PPID";
             let mut shell = std::process::Command::new("sh");

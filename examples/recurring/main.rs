@@ -1,9 +1,9 @@
 //! Recurring tasks by cron expressions: "every day at 9", "every Tuesday at 9", "the 12th at 9".
 //!
-//! A timer knows delays, a calendar knows times; so a recurring task asks the calendar for its next
-//! time, schedules itself for then, and asks again when it has run: [`schedule`]. By default a year
-//! passes on a manual timer in no time at all, with its two changes of the clocks; `--live` runs on
-//! a real timer until Ctrl-C.
+//! A timer knows delays, a calendar knows times. So a recurring task asks the calendar for its next
+//! time, schedules itself for that time, and asks again when it has run: see [`schedule`]. By
+//! default a year passes on a manual timer in no time at all, including its two clock changes;
+//! `--live` runs on a real timer until Ctrl-C.
 //!
 //! `cargo run --release --example recurring -- --help`
 
@@ -51,7 +51,7 @@ struct Args {
     live: bool,
 }
 
-/// Parses a number of months: a hundred years are as long as a manual timer should go.
+/// Parses a number of months, at most a hundred years: a manual timer should go no further.
 fn months(value: &str) -> Result<i32, String> {
     match value.parse() {
         Ok(months @ 1..=1200) => Ok(months),
@@ -65,13 +65,13 @@ fn report_to_stderr(line: &str) {
     let _ = writeln!(io::stderr(), "recurring: {line}");
 }
 
-/// How often a pattern ran, when first and last, and between which runs the clocks were changed.
+/// The number of a pattern's runs, the first and the last, and those around each clock change.
 #[derive(Default)]
 struct Summary {
     count: u64,
     first: Option<Zoned>,
     last: Option<Zoned>,
-    /// Pairs of neighbours with different offsets from UTC.
+    /// Pairs of consecutive runs with different offsets from UTC.
     changes: Vec<[Zoned; 2]>,
 }
 
@@ -86,14 +86,14 @@ impl Summary {
     }
 }
 
-/// Advances a manual timer from `begin` to `end`; `note` gets the times at which the pattern runs.
+/// Advances a manual timer from `begin` to `end`; calls `note` with the time of each run.
 fn pass(
     cron: &Cron,
     begin: &Zoned,
     end: &Zoned,
     note: impl Fn(&Zoned) + Send + Sync + 'static,
 ) -> Result<()> {
-    // The wall clock goes with the timer's, so both are in the program's hands.
+    // The wall clock follows the timer's clock, so the program controls both.
     let timer = ManualTimer::new();
     let clock = timer.clock();
     let origin = begin.timestamp();
@@ -104,7 +104,7 @@ fn pass(
             .unwrap_or(Timestamp::MAX)
     });
 
-    // The first run, if any, that comes at another time than its own.
+    // Set by the first run, if any, that does not come at its due time.
     let astray = Arc::new(OnceLock::new());
     let found = astray.clone();
     let seen = wall.clone();
@@ -120,7 +120,7 @@ fn pass(
         zone: begin.time_zone().clone(),
         timer: timer.clone().into(),
         wall,
-        // This wall clock is never set: fewer looks do.
+        // This wall clock is never set, so it is read less often.
         look_every: Duration::from_secs(3600),
         task: Box::new(task),
         report: Box::new(report_to_stderr),
@@ -150,7 +150,8 @@ fn shown(at: &Zoned) -> String {
     at.strftime("%a %Y-%m-%d %H:%M:%S %Z").to_string()
 }
 
-/// Writes how often a pattern ran, when first and last, and how each change of the clocks moved it.
+/// Writes the number of a pattern's runs, the first and the last, and how far apart the runs around
+/// each clock change are.
 fn report(to: &mut impl Write, cron: &Cron, ran: &Summary) -> Result<()> {
     writeln!(to, "{}  ({})", cron.pattern, cron.describe())?;
     // A pattern may name a day that never comes.
@@ -178,7 +179,7 @@ fn report(to: &mut impl Write, cron: &Cron, ran: &Summary) -> Result<()> {
     Ok(())
 }
 
-/// Runs the months on a manual timer, for one pattern after the other.
+/// Lets the months pass on a manual timer, for one pattern after the other.
 fn run_manually(args: &Args, patterns: &[Cron]) -> Result<()> {
     let begin = args.from.to_zoned(args.zone.clone());
     let begin = begin.with_context(|| format!("--from {}: not in the calendar", args.from))?;
@@ -201,7 +202,7 @@ fn run_manually(args: &Args, patterns: &[Cron]) -> Result<()> {
 fn run_live(args: &Args, patterns: &[Cron]) -> Result<()> {
     let (stop, stopped) = mpsc::channel();
     let ask_to_stop = move || {
-        // The receiver is gone when the program is ending already.
+        // The receiver is gone if the program is already ending.
         let _ = stop.send(());
     };
     ctrlc::set_handler(ask_to_stop).context("cannot listen for Ctrl-C")?;
@@ -227,7 +228,7 @@ fn run_live(args: &Args, patterns: &[Cron]) -> Result<()> {
     Ok(())
 }
 
-/// Prints how long after its time a live run came.
+/// Prints how late a live run was.
 fn print_run(pattern: &str, due: &Zoned) {
     let late = Timestamp::now().duration_since(due.timestamp());
     let late_ms = late.as_secs_f64() * 1e3;
@@ -277,7 +278,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the ends of the first months of 2026 in Berlin.
+    /// Returns the start of 2026 in Berlin, and the time `months` later.
     fn span(months: i32) -> (Zoned, Zoned) {
         let berlin = TimeZone::get("Europe/Berlin").unwrap();
         let begin = date(2026, 1, 1).to_zoned(berlin).unwrap();
@@ -302,7 +303,7 @@ mod tests {
             let at = ran.iter().find(|at| at.date() == date(2026, month, day));
             at.unwrap().with_time_zone(TimeZone::UTC).hour()
         };
-        // The clocks go forward in the night, and back in another.
+        // The clocks go forward in the first of these nights, and back in the second.
         assert_eq!([utc(3, 28), utc(3, 29)], [8, 7]);
         assert_eq!([utc(10, 24), utc(10, 25)], [7, 8]);
     }

@@ -1,17 +1,16 @@
 //! A recurring task: copy this file.
 //!
-//! A timer counts from a clock that only goes forward; a calendar goes by the wall clock, which can
-//! be set, and which goes on while the machine sleeps. So nothing here waits for longer than
+//! A timer counts on a clock that only goes forward. A calendar follows the wall clock, which can
+//! be set, and which goes on while the machine sleeps. So a schedule never waits for longer than
 //! [`LOOK_EVERY`] before it reads the wall clock again.
 //!
-//! - *Within a minute.* After a sleep, or when the clock is set forward, a run that was missed
-//!   comes at the next look. Of several missed runs only the first comes, late; the others are
-//!   skipped.
+//! - *Within a minute.* After a sleep, or when the clock is set forward, a missed run comes at the
+//!   next look. Of several missed runs, only the first comes, late; the others are skipped.
 //! - *Once.* When the clock is set back by up to [`SET_BACK_MAX`], times that have run do not run
-//!   again. A larger step is taken for the correction of a wrong clock, and the schedule starts
-//!   anew from it.
+//!   again. A larger step counts as the correction of a wrong clock: the schedule starts anew from
+//!   the corrected time.
 //! - *No silent end.* A panic of the task and a time that cannot be found are reported, and the
-//!   schedule goes on. Only the timer's shutdown ends it.
+//!   schedule goes on. Only the timer's shutdown ends it, or the end of the calendar.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::{sync::Arc, time::Duration};
@@ -23,11 +22,10 @@ use timer_core::Timer;
 /// The longest time between two looks at a wall clock that can be set, on a machine that can sleep.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(60);
 
-/// The wall clock may be set back this far without a schedule starting anew (as cron has it).
+/// How far the wall clock may be set back before a schedule starts anew, as in cron.
 const SET_BACK_MAX: SignedDuration = SignedDuration::from_hours(3);
 
-/// After a search without result the next one comes a day later, then two, and so on up to this
-/// many.
+/// The most days between two searches: each search without a result doubles the pause of a day.
 const SEARCH_AGAIN_MAX_DAYS: i32 = 32;
 
 /// Reads the wall clock.
@@ -41,14 +39,15 @@ pub(crate) struct Recurring {
     pub(crate) wall: WallClock,
     /// The longest time between two looks at the wall clock.
     pub(crate) look_every: Duration,
-    /// Runs at each time, which it is given. It runs on the timer's executor.
+    /// Called with each time of the schedule, on the timer's executor.
     pub(crate) task: Box<dyn Fn(&Zoned) + Send + Sync>,
-    /// Takes a line about a run that panicked, or about a time that could not be found.
+    /// Called with a line about a run that panicked, a time that could not be found, or a clock
+    /// that was set back.
     pub(crate) report: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Recurring {
-    /// Schedules the first run, for the first time after now.
+    /// Schedules the first run, at the first time after now.
     pub(crate) fn start(self) {
         let now = self.now();
         Arc::new(self).schedule_after(&now);
@@ -62,7 +61,7 @@ impl Recurring {
         time.to_zoned(self.zone.clone())
     }
 
-    /// Schedules the first time after `after`.
+    /// Schedules the run at the first time after `after`.
     fn schedule_after(self: Arc<Self>, after: &Zoned) {
         // `after` itself does not count: it has run, or is now.
         match self.cron.find_next_occurrence(after, false) {
@@ -77,24 +76,24 @@ impl Recurring {
         }
     }
 
-    /// Waits for `due`, with a look at the wall clock each `look_every`.
+    /// Waits for `due`, and reads the wall clock every `look_every`.
     fn wait_for(self: Arc<Self>, due: Zoned) {
         let now = (self.wall)();
         self.wait_until(due.timestamp(), move |this| this.look(due, now));
     }
 
-    /// Calls `look` when the wall clock should show `at`, and after `look_every` at the latest.
+    /// Calls `look` when the wall clock should show `at`, but after `look_every` at the latest.
     fn wait_until(self: Arc<Self>, at: Timestamp, look: impl FnOnce(Arc<Self>) + Send + 'static) {
-        // A time that has passed leaves nothing to wait for.
+        // If `at` has passed, do not wait.
         let remaining = Duration::try_from(at.duration_since((self.wall)())).unwrap_or_default();
         let delay = remaining.min(self.look_every);
         let timer = self.timer.clone();
-        // Refused only after shutdown, when there is no next time.
+        // The timer refuses only after its shutdown, when no run is to come.
         let _ = timer.schedule(delay, move || look(self));
     }
 
-    /// Runs the task if it is due, and waits on if it is not. The wall clock showed `before` at the
-    /// look before this one.
+    /// Runs the task if it is due, and waits on if it is not. At the previous look, the wall clock
+    /// showed `before`.
     fn look(self: Arc<Self>, due: Zoned, before: Timestamp) {
         let now = (self.wall)();
         if self.was_corrected(now, before) {
@@ -109,7 +108,7 @@ impl Recurring {
 
     /// Runs the task, then schedules the next time.
     fn run(self: Arc<Self>, due: &Zoned) {
-        // A run that panics must not take the next ones with it.
+        // A run that panics must not prevent the next ones.
         let ran = catch_unwind(AssertUnwindSafe(|| (self.task)(due)));
         if ran.is_err() {
             let pattern = &self.cron.pattern;
@@ -117,7 +116,7 @@ impl Recurring {
                 "{pattern}: the run of {due} panicked; the schedule goes on"
             ));
         }
-        // The clock may have been set back during the run: the time that has run does not come
+        // The clock may have been set back during the run: the time that has run must not run
         // again.
         let now = (self.wall)();
         if self.was_corrected(now, due.timestamp()) || now > due.timestamp() {
@@ -142,9 +141,9 @@ impl Recurring {
         true
     }
 
-    /// Searches again when `days` days have begun. The library finds nothing where its search meets
-    /// a day that a time zone skipped, as Apia did 2011-12-30; a search from the day after finds
-    /// it.
+    /// Searches again when the day after `days` days begins. The library finds no time if its
+    /// search meets a day that the time zone skipped, as Apia did 2011-12-30; a search from the
+    /// next day finds one.
     fn search_again(self: Arc<Self>, days: i32) {
         let now = self.now();
         let day = now
@@ -156,14 +155,14 @@ impl Recurring {
         }
     }
 
-    /// Waits until `day` begins, with a look at the wall clock each `look_every`.
+    /// Waits until `day` begins, and reads the wall clock every `look_every`.
     fn wait_for_day(self: Arc<Self>, day: Zoned, days: i32) {
         let now = (self.wall)();
         self.wait_until(day.timestamp(), move |this| this.search(day, days, now));
     }
 
-    /// Searches from `day` on, if it has begun. The wall clock showed `before` at the look before
-    /// this one.
+    /// Searches from `day` on, if it has begun. At the previous look, the wall clock showed
+    /// `before`.
     fn search(self: Arc<Self>, day: Zoned, days: i32, before: Timestamp) {
         let now = (self.wall)();
         if self.was_corrected(now, before) {
@@ -173,7 +172,8 @@ impl Recurring {
         if now < day.timestamp() {
             return self.wait_for_day(day, days);
         }
-        // From the day's first moment on, that moment included: what has come since is run late.
+        // Search from the day's first moment on, including it: a time that has passed since runs
+        // late.
         match self.cron.find_next_occurrence(&day, true) {
             Ok(due) => self.wait_for(due),
             Err(_) => self.search_again((2 * days).min(SEARCH_AGAIN_MAX_DAYS)),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     impl Fixture {
-        /// Starts the schedule; `task` gets how many runs there were before, and the wall clock.
+        /// Starts the schedule; `task` gets the number of earlier runs, and `ahead_ms`.
         fn start(
             pattern: &str,
             zone: &str,
@@ -226,14 +226,14 @@ mod tests {
             let origin = zone.to_timestamp(from).unwrap();
             let clock = timer.clock();
             let ahead = ahead_ms.clone();
-            // The wall clock goes with the timer's, as far ahead as the test sets it.
+            // The wall clock follows the timer's clock, as far ahead as the test sets it.
             let wall = move || {
                 let passed = SignedDuration::from_nanos(clock.now_ns() as i64);
                 origin + passed + SignedDuration::from_millis(ahead.load(SeqCst))
             };
             let running = ran.clone();
             let set = ahead_ms.clone();
-            // The task notes its times, then does what the test wants.
+            // The task notes its time, then calls the test's closure.
             let task = move |due: &Zoned| {
                 let mut ran = running.lock();
                 ran.push(due.strftime("%Y-%m-%d %H:%M").to_string());
@@ -360,7 +360,7 @@ mod tests {
     fn corrected_clock_ends_a_search() {
         let from = date(2011, 12, 29).at(0, 0, 0, 0);
         let fixture = Fixture::start("0 9 * * *", "Pacific/Apia", from, |_, _| ());
-        fixture.timer.advance(10 * HOUR); // it has run, and seeks the next time
+        fixture.timer.advance(10 * HOUR); // the task has run once
         fixture.ahead_ms.store(-5 * 3_600_000, SeqCst);
         fixture.timer.advance(5 * HOUR);
         assert_eq!(fixture.ran(), ["2011-12-29 09:00"; 2]);
@@ -378,7 +378,7 @@ mod tests {
         }
     }
 
-    /// No search before the year 5000 finds the 30th of February: few searches are made for it.
+    /// A search for the 30th of February goes on to the year 5000 in vain: only a few are made.
     #[test]
     fn day_that_never_comes_is_reported_once() {
         let from = date(2026, 1, 1).at(0, 0, 0, 0);

@@ -2,9 +2,10 @@
 //! advance.
 //!
 //! The operation here is a quorum write: it is parked until two of three replicas have answered, or
-//! its timeout fires. A small cluster answers after random delays, or not at all; each seed makes
-//! one story, always the same. The expected end of each write follows from the delays alone. A seed
-//! with another end is printed with the command that prints its story again, message by message.
+//! until its timeout fires. A small cluster answers after random delays, or not at all; each seed
+//! makes one story, always the same. The expected end of each write follows from the delays alone.
+//! If a write ends otherwise, the program prints the seed, and the command that prints its story
+//! message by message.
 //!
 //! `cargo run --release --example virtual_time -- --help`
 
@@ -55,7 +56,7 @@ fn any_seed(value: &str) -> Result<u64, String> {
         .map_err(|_| format!("expected a number from 0 to {}", u64::MAX))
 }
 
-/// The way in which stories are run.
+/// How stories are run.
 #[derive(Clone, Copy, Default)]
 struct Mode {
     /// Makes the mistake: an answer that came twice is counted twice.
@@ -64,7 +65,7 @@ struct Mode {
     verbose: bool,
 }
 
-/// The operation to be tested: a write that waits for its quorum.
+/// The operation under test: a write that waits for its quorum.
 struct QuorumWrite {
     /// The replicas that have answered.
     answers: Answers,
@@ -89,8 +90,8 @@ impl DelayedOperation for QuorumWrite {
     }
 }
 
-/// When the answers of one replica to one write arrive, in milliseconds: none, one, or the same one
-/// twice.
+/// The times at which one replica's answers to one write arrive, in milliseconds: no answer, one,
+/// or the same one twice.
 type Arrivals = Vec<u64>;
 
 /// One write of a story: when it begins, its timeout, and the answers to it.
@@ -112,9 +113,9 @@ impl PlannedWrite {
         }
     }
 
-    /// Works out the end that the write must have, and its time, without a purgatory.
+    /// Computes how and when the write must end, without a purgatory.
     fn expected(&self) -> Ended {
-        // The quorum is there when the second of the replicas has answered for the first time.
+        // The quorum is reached by the first answer of the second replica to answer.
         let mut first_answers: Vec<u64> = Vec::new();
         for arrivals in &self.replicas {
             first_answers.extend(arrivals.iter().min());
@@ -154,12 +155,12 @@ impl fmt::Display for Ended {
     }
 }
 
-/// The place of a story: a timer, a purgatory, and the ends of the writes.
+/// The cluster of a story: a timer, a purgatory, and the ends of the writes.
 struct Cluster {
     timer: ManualTimer,
     purgatory: Purgatory<usize, QuorumWrite>,
     mode: Mode,
-    /// By the number of the write; none while it waits.
+    /// The end of each write, by its number; `None` while the write waits.
     ends: Mutex<Vec<Option<Ended>>>,
 }
 
@@ -176,7 +177,7 @@ impl Cluster {
         }
     }
 
-    /// Parks a write, and schedules the answers of the replicas to it.
+    /// Parks a write, and schedules the replicas' answers to it.
     fn start(self: Arc<Self>, number: usize, write: PlannedWrite) {
         let answers = Answers::default();
         let timeout = Duration::from_millis(write.timeout_ms);
@@ -188,7 +189,7 @@ impl Cluster {
                 let cluster = Arc::clone(&self);
                 let answers = answers.clone();
                 let arrival = move || cluster.answer(number, replica, &answers);
-                // Refused only after shutdown, when the story is over.
+                // The timer refuses a task only after its shutdown, when the story is over.
                 let _ = self
                     .timer
                     .schedule(Duration::from_millis(after_ms), arrival);
@@ -212,7 +213,7 @@ impl Cluster {
         let parked = self
             .purgatory
             .try_complete_else_watch(write, &[number], timeout);
-        // No replica has answered yet.
+        // The write is parked, since no replica has answered yet.
         assert!(matches!(parked, Ok(Some(_))));
     }
 
@@ -236,7 +237,7 @@ fn run_story(writes: &[PlannedWrite], mode: Mode) -> Result<Vec<Option<Ended>>> 
         ends: Mutex::new(vec![None; writes.len()]),
     });
 
-    // Each write begins when its time has come.
+    // Schedule the beginning of each write.
     for (number, write) in writes.iter().cloned().enumerate() {
         let begin = Duration::from_millis(write.begin_ms);
         let starting = Arc::clone(&cluster);
@@ -245,7 +246,7 @@ fn run_story(writes: &[PlannedWrite], mode: Mode) -> Result<Vec<Option<Ended>>> 
         scheduled.map_err(TimerError::from)?;
     }
 
-    // Time jumps from one thing to the next, until nothing is left to happen.
+    // Time jumps from one task or deadline to the next, until none is left.
     while cluster.timer.advance_to_next() {}
     cluster.timer.shutdown(Duration::MAX);
     let ends = mem::take(&mut *cluster.ends.lock());
@@ -259,7 +260,7 @@ fn fault(seed: u64, mode: Mode) -> Result<Option<String>> {
         .map(|_| PlannedWrite::random(&mut rng))
         .collect();
     let ends = run_story(&writes, mode)?;
-    // The expectation is worked out apart, from the delays.
+    // The expected end is computed separately, from the delays.
     for (number, (write, ended)) in writes.iter().zip(&ends).enumerate() {
         let expected = write.expected();
         if ended.as_ref() != Some(&expected) {
@@ -280,7 +281,7 @@ fn say(line: &str) {
 }
 
 fn run(args: &Args) -> Result<ExitCode> {
-    // One seed is a range, too, and printed as it goes.
+    // A single seed is a range of one, and its messages are printed.
     let seeds = match args.seed {
         Some(seed) => seed..=seed,
         None => 0..=args.seeds - 1,
@@ -303,7 +304,7 @@ fn run(args: &Args) -> Result<ExitCode> {
             return Ok(ExitCode::FAILURE);
         }
     }
-    // All ended as expected.
+    // All writes ended as expected.
     let which = match args.seed {
         Some(seed) => format!("seed {seed}"),
         None => format!("{} seeds", args.seeds),

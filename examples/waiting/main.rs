@@ -15,7 +15,7 @@ use timer_core::{BuildError, SystemTimer};
 
 const TIMEOUT: Duration = Duration::from_secs(60); // longer than anything here takes
 
-/// The offset that a log has come to, and the waits for more.
+/// The end of a log, and the waits for it to grow.
 #[derive(Clone)]
 struct Log {
     end: Arc<AtomicU64>,
@@ -48,7 +48,7 @@ impl Log {
         self.waits.check_and_complete(&"log") // ... then its event
     }
 
-    /// Makes a condition: the log's end, once it is at least `offset`.
+    /// Makes a condition that yields the log's end once it is at least `offset`.
     fn reaches(&self, offset: u64) -> impl FnMut() -> Option<u64> + Send + 'static {
         let end = self.end.clone();
         move || Some(end.load(SeqCst)).filter(|&end| end >= offset)
@@ -67,7 +67,7 @@ impl DelayedOperation for DelayedProduce {
     }
 
     fn on_complete(self, outcome: Outcome) {
-        // The client may have gone; nothing is left to do for it then.
+        // The client may have gone; then nothing is left to do for it.
         let _ = self.client.send((outcome, thread::current().id()));
     }
 }
@@ -76,7 +76,7 @@ impl DelayedOperation for DelayedProduce {
 /// back.
 fn park_and_grow(log: &Log) -> Result<ThreadId> {
     let (client, answer) = mpsc::channel();
-    // Boxed, as one purgatory holds operations of several types here.
+    // Box it, since this purgatory holds operations of several types.
     let produce = BoxedOperation::new(DelayedProduce {
         log_end: log.end.clone(),
         client,
@@ -105,10 +105,10 @@ fn closures(log: &Log) -> Result<&'static str> {
     let mut reached = log.reaches(1);
     let condition = move || reached().is_some();
     let callback = move |outcome| {
-        // The receiver is at the end of this function.
+        // The receiver lives until the end of this function.
         let _ = sender.send(outcome);
     };
-    // A closure each for condition and callback make an operation.
+    // Two closures, a condition and a callback, make an operation.
     let operation = when(condition, callback);
     let parked = log
         .waits
@@ -130,7 +130,7 @@ async fn future_awaited(log: &Log) -> Result<&'static str> {
 fn future_dropped(log: &Log) -> Result<&'static str> {
     let end = log.waits.wait(&["log"], TIMEOUT, log.reaches(1));
     ensure!(log.waits.len() == 1, "parked by the call, before any poll");
-    // Dropping the future is all that a client that leaves has to do.
+    // A client that leaves has only to drop its future.
     drop(end);
     ensure!(log.waits.is_empty() && log.waits.keys() == 0);
     ensure!(log.grow(1) == 0);
@@ -139,7 +139,7 @@ fn future_dropped(log: &Log) -> Result<&'static str> {
 
 async fn select(log: &Log) -> Result<&'static str> {
     let end = log.waits.wait(&["log"], TIMEOUT, log.reaches(1));
-    let hung_up = future::ready(()); // the client has
+    let hung_up = future::ready(()); // the client has hung up
     tokio::select! {
         end = end => bail!("the log grew: {end:?}"),
         () = hung_up => {}
@@ -149,7 +149,7 @@ async fn select(log: &Log) -> Result<&'static str> {
 }
 
 fn blocked(log: &Log) -> Result<&'static str> {
-    // Each look at the condition is sent, so that the log grows after the first one.
+    // Each check of the condition sends a message, so that the log grows after the first check.
     let (sender, looked) = mpsc::channel();
     let mut reached = log.reaches(1);
     let condition = move || {
@@ -161,14 +161,14 @@ fn blocked(log: &Log) -> Result<&'static str> {
             let end = log.waits.wait(&["log"], TIMEOUT, condition);
             end.wait_blocking()
         });
-        looked.recv()?; // once, in vain
+        looked.recv()?; // the first check, in vain
         log.grow(1);
         ensure!(waiter.join().ok() == Some(Ok(1)));
         Ok("has the log's end")
     })
 }
 
-/// Prints what a way of waiting came to.
+/// Prints the outcome of a way to wait.
 fn show(way: &str, outcome: Result<&str>) -> Result<()> {
     writeln!(io::stdout(), "{way:28}{}", outcome?)?;
     Ok(())
@@ -182,7 +182,7 @@ async fn main() -> Result<()> {
     let timer = SystemTimer::new()?;
     let log = || Log::new(&timer);
     show("callback", callback(&log()?))?;
-    // A log each, so that no way of waiting sees the events of another.
+    // Each way to wait has a log of its own, so that it sees no events of another.
     let on_executor = Log::with_callbacks_on_executor(&timer)?;
     show(
         "callback on the executor",
