@@ -64,9 +64,11 @@ def cases(taken, closed):
         yield "virtual_time", ["--seed", seed], 2, [seed, "from 0 to 18446744073709551615"]
 
 
-# With a standard error that nobody reads these run all the same.
+# Programs that run to the end even if nobody reads their
+# standard error.
 UNHEARD = [("acks_all", "--seconds", "0.1"), ("virtual_time", "--seeds", "10"), ("recurring",), ("waiting",), ("local",)]
-# Nobody is connected: none waits for a connection to end.
+# Servers without clients: their shutdown waits for no
+# connection.
 SERVERS = [
     ("broker", "--listen", "127.0.0.1:0"),
     ("external_events", "--listen", "127.0.0.1:0", "--shutdown-within", "0s"),

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Three gateways on one NATS server, under load: check.sh target/release/examples/external_events
 #
-# Thousands of requests wait; a gateway is killed and restarted, the NATS server is killed and restarted, a
-# gateway sleeps through a restart of it (load.py). No request may end early, twice or never, none may miss
-# an event, and a shutdown answers everyone. Every wait is bounded.
+# While thousands of requests wait, load.py kills and restarts a gateway, kills and restarts the NATS
+# server, and lets a gateway sleep through a restart of that server. No request may end early, twice or
+# never, or miss an event; a shutdown answers every request. Every wait is bounded.
 set -euo pipefail
 
 gateway=${1:?usage: check.sh path/to/external_events}
 here=$(dirname "$0")
 
-# Debian's; as a package it would start a service, which is not wanted here.
+# Installs Debian's package, without starting its service.
 install_nats() {
     command -v nats-server >/dev/null && return
     local policy=/usr/sbin/policy-rc.d ours="" status=0
@@ -29,6 +29,6 @@ install_nats() {
 install_nats
 [ -x "$gateway" ] || { echo "FAILED: $gateway is not a program" >&2 && exit 1; }
 ulimit -n 8192 2>/dev/null || ulimit -n "$(ulimit -Hn)"
-# It ends what it starts; this is for the case that it hangs.
+# load.py ends the programs that it starts; the timeout is for the case that it hangs.
 timeout -k 5 1200 python3 "$here/load.py" "$gateway"
 echo "external_events check: passed"

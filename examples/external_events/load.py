@@ -20,8 +20,8 @@ import tempfile
 import time
 
 GATEWAYS, ORDERS, WAITERS = 3, 300, 3000
-# An event may be so late: from its acknowledgement to the client, while everything runs, and after a
-# gateway's or the NATS server's restart (when the gateways try to connect every 500 ms).
+# How late an event may be, from its acknowledgement to the client: while everything runs, and after
+# a restart of a gateway or the NATS server (when the gateways try to connect every 500 ms).
 LATE_S, LATE_AFTER_RESTART_S = 1.5, 4.0
 STEP_S = 120.0  # within which anything that is waited for must happen, however busy the machine is
 

@@ -18,7 +18,7 @@ use purgatory_live::{Live, Server};
 use tokio::{net::TcpListener, sync::oneshot, task::spawn_blocking, time::timeout};
 
 const VERSION: &str = "external_events_version_total";
-/// The longest time in which serving ends by itself once no connection is open.
+/// The longest time that serving takes to end by itself once no connection is open.
 const END_OF_SERVING: Duration = Duration::from_millis(200);
 
 #[tokio::main]
@@ -35,7 +35,7 @@ async fn main() -> ExitCode {
 async fn run(args: Args) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
 
-    // The orders, kept here or in a stream that all gateways share.
+    // The orders are kept here, or in a stream that all gateways share.
     let builder = Purgatory::builder("orders").max_parked(args.max_parked);
     let orders = Orders::new(builder.build()?, args.max_orders);
     let nats = match &args.nats {
@@ -43,7 +43,7 @@ async fn run(args: Args) -> Result<ExitCode> {
         None => None,
     };
 
-    // Two addresses: clients do not see what others wait for.
+    // Metrics have an address of their own: clients must not see what others wait for.
     let metrics = serve_metrics(&args, &orders)?;
     let listener = TcpListener::bind(args.listen).await;
     let listener = listener.with_context(|| format!("cannot listen on {}", args.listen))?;
@@ -66,7 +66,7 @@ async fn run(args: Args) -> Result<ExitCode> {
     };
     let (end, ended) = oneshot::channel::<()>();
     let end_of_serving = async {
-        // An error: the sender was dropped, which is the signal.
+        // An error is the signal: the sender was dropped.
         let _ = ended.await;
     };
     let serving = axum::serve(listener, routes::routes(gateway));
@@ -74,7 +74,8 @@ async fn run(args: Args) -> Result<ExitCode> {
     let serving = tokio::spawn(serving.into_future());
     spawn_blocking(move || stop.wait()).await?;
 
-    // No new connections; then the requests that wait are answered with 503, by the executor.
+    // Accept no new connections. Then the executor cancels the waits: requests are answered with
+    // 503.
     drop(end);
     orders.waits().shutdown(Duration::ZERO);
     let limit = args.shutdown_within.max(END_OF_SERVING);
@@ -115,7 +116,7 @@ fn serve_metrics(args: &Args, orders: &Orders) -> Result<Server> {
         .timer(&timer);
     let orders = orders.clone();
     let publish = move || {
-        timer.publish(); // and what waits on it
+        timer.publish(); // with the purgatories on it
         counter!(VERSION).absolute(orders.position());
     };
     let server = example_support::serve(args.metrics_addr, &live, publish)?;

@@ -1,7 +1,8 @@
-//! Provokes the alerts of docs/prometheus: purgatories and a timer are misused in every way at
-//! once, and publish their metrics.
+//! Provokes the alerts of docs/prometheus: misuses purgatories and timers in every way at once, and
+//! serves their metrics.
 //!
-//! `cargo run --release --example misbehave`, then look at what it serves; Ctrl-C ends it.
+//! `cargo run --release --example misbehave`, then open the addresses that it prints; Ctrl-C ends
+//! it.
 
 use std::{fmt::Display, net::SocketAddr, sync::Arc, thread, time::Duration};
 
@@ -18,13 +19,13 @@ type Waits = Purgatory<&'static str>;
 const ROUND: Duration = Duration::from_millis(100);
 const ROUNDS_A_SECOND: u64 = 10;
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// A callback that blocks does so for this long.
+/// How long a callback blocks.
 const BLOCKS: Duration = Duration::from_secs(1);
-/// More callbacks than this are not made to wait.
+/// The most callbacks that are made to wait.
 const WAITING_MAX: u64 = 1000;
-/// A task on the reaper's own thread takes this long.
+/// How long a task on the reaper's own thread takes.
 const ON_THE_REAPER: Duration = Duration::from_millis(400);
-/// Another task takes this much of each round.
+/// How much of each round another task takes.
 const MOST_OF_A_ROUND: Duration = Duration::from_millis(95);
 /// The longest wait for callbacks at the end.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(5);
@@ -57,17 +58,17 @@ fn park(
 fn park_unchecked(waits: &Waits, mut check: impl FnMut() -> bool + Send + 'static) {
     let mut checked_before = false;
     let condition = move || {
-        // The first check is that of parking.
+        // The first check is part of parking.
         let later = checked_before;
         checked_before = true;
         later && check()
     };
     let operation = when(condition, drop);
-    // Refused only after shutdown, when there is nothing left to provoke.
+    // The operation is refused only after shutdown, when nothing is left to provoke.
     let _ = waits.try_complete_else_watch(operation, &["key"], TIMEOUT);
 }
 
-/// Makes one check that does not return, far beyond its operation's timeout: PurgatoryCheckStuck,
+/// Starts a check that returns only long after its operation's timeout: PurgatoryCheckStuck,
 /// PurgatoryStuck.
 fn get_stuck(stop: &Arc<Stop>) -> Result<Waits> {
     let waits = Waits::new("stuck")?;
@@ -84,11 +85,11 @@ fn get_stuck(stop: &Arc<Stop>) -> Result<Waits> {
     Ok(waits)
 }
 
-/// Schedules a task that takes nearly all of the time of a reaper: TimerSaturated.
+/// Schedules a task that takes nearly all of a reaper's time: TimerSaturated.
 fn keep_a_reaper_busy(stop: &Arc<Stop>) -> Result<SystemTimer> {
     let timer = SystemTimer::builder().name("busy").inline().build()?;
     let stop = stop.clone();
-    // On the reaper itself: `inline` has no worker.
+    // The task runs on the reaper itself: an inline timer has no worker.
     let task = move || {
         stop.pause(MOST_OF_A_ROUND);
     };
@@ -96,7 +97,7 @@ fn keep_a_reaper_busy(stop: &Arc<Stop>) -> Result<SystemTimer> {
     Ok(timer)
 }
 
-/// Loses the follower of a group that is to have two members: PurgatoryBelowFloor.
+/// Loses the follower of a group that needs two members: PurgatoryBelowFloor.
 fn lose_a_follower() -> Result<ReplicaSets<&'static str, &'static str>> {
     let sets = ReplicaSets::new("too few")?;
     let members = [("leader", 0), ("follower", 0)];
@@ -105,7 +106,7 @@ fn lose_a_follower() -> Result<ReplicaSets<&'static str, &'static str>> {
     Ok(sets)
 }
 
-/// Parks more than may be parked: PurgatoryRefuses.
+/// Parks operations until one is refused: PurgatoryRefuses.
 fn overfill(full: &Waits) {
     while park(full, TIMEOUT, drop) {}
 }
@@ -123,21 +124,21 @@ fn forget_the_event(forgets: &Waits) {
     park_unchecked(forgets, || true);
 }
 
-/// Takes an operation out and answers nobody. It is the caller's then: no alert can tell, the
-/// dashboard only counts it.
+/// Takes an operation out and never answers it. A taken operation belongs to the caller: no alert
+/// can tell, the dashboard only counts it.
 fn forget_what_was_taken(forgets: &Waits) {
     let operation = when(|| false, drop);
     let parked = forgets.try_complete_else_watch(operation, &["key"], TIMEOUT);
-    // Refused only after shutdown.
+    // The call is refused only after shutdown.
     if let Ok(Some(id)) = parked {
         drop(forgets.take(id));
     }
 }
 
-/// Expires operations with callbacks that block, faster than one worker calls back:
+/// Expires operations whose callbacks block, faster than one worker runs them:
 /// PurgatoryExecutorBacklog, PurgatoryCallbacksLate.
 fn block_the_executor(blocks: &Waits, stop: &Arc<Stop>) {
-    // Enough callbacks wait already: the queue need not grow for ever.
+    // Once enough callbacks wait, add no more: the queue must not grow for ever.
     if blocks.stats().callbacks_waiting >= WAITING_MAX {
         return;
     }
@@ -157,7 +158,7 @@ fn hold_up_the_reaper(timer: &SystemTimer, late: &Waits, stop: &Arc<Stop>) {
         stop.pause(ON_THE_REAPER);
         panic!("a task of this example panics, as it should");
     };
-    // Refused only after shutdown.
+    // The call is refused only after shutdown.
     let _ = timer.schedule(Duration::ZERO, task);
     // These fall due while the reaper is held up.
     for ms in [0, 50, 100, 150] {
@@ -165,7 +166,7 @@ fn hold_up_the_reaper(timer: &SystemTimer, late: &Waits, stop: &Arc<Stop>) {
     }
 }
 
-/// All that misbehaves.
+/// The timers and forms that are misused.
 struct Misused {
     /// Shares the timer `inline`.
     late: Waits,
@@ -174,7 +175,7 @@ struct Misused {
     blocks: Waits,
     forgets: Waits,
     stuck: Waits,
-    /// It is published while there is a handle.
+    /// Kept because a form is published only while it has a handle.
     _too_few: ReplicaSets<&'static str, &'static str>,
     inline: SystemTimer,
     busy: SystemTimer,
@@ -183,7 +184,7 @@ struct Misused {
 impl Misused {
     fn start(stop: &Arc<Stop>) -> Result<Misused> {
         let inline = SystemTimer::builder().name("inline").inline().build()?;
-        // The worker that it blocks is its own: the others' callbacks and last checks go on.
+        // `blocks` has a worker of its own, so the others' callbacks and last checks go on.
         let worker = Workers::start("blocks", 1)?;
         let blocks = Purgatory::builder("blocks").executor(worker);
         let forgets = Purgatory::builder("forgets").check_at_expiry(|_| ());
@@ -219,7 +220,7 @@ impl Misused {
     /// Serves the metrics and the live page.
     fn serve(&self, address: SocketAddr) -> Result<Server> {
         let purgatories = self.purgatories();
-        // The process's timer has the purgatories that were given none.
+        // The process's timer has the purgatories that were built without a timer.
         let shared = Timer::shared()?;
         let [inline, busy] = self.timers().map(Timer::from);
         let timers = [inline, busy, shared];
@@ -244,7 +245,7 @@ impl Misused {
     fn run(&self, stop: &Arc<Stop>) {
         let mut round = 0;
         while !stop.pause(ROUND) {
-            // Some misbehave each round, the others once a second.
+            // Some misbehave every round, others once a second.
             overfill(&self.full);
             block_the_executor(&self.blocks, stop);
             if round % ROUNDS_A_SECOND == 0 {
@@ -277,7 +278,7 @@ fn main() -> Result<()> {
         "metrics: http://{address}/metrics\nlive page: http://{address}/"
     ));
     misused.run(&stop);
-    // The page goes first: nothing is to be seen of a shutdown.
+    // Close the page first: it must not show the shutdown.
     drop(server);
     misused.shut_down();
     Ok(())

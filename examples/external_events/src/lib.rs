@@ -1,5 +1,5 @@
 //! A long-poll gateway: a request waits in a purgatory until an event from outside completes it, or
-//! until its timeout fires. Here the event is a POST to this gateway, or to any other one that
+//! until its timeout fires. Here the event is a POST to this gateway, or to another gateway that
 //! shares its NATS server.
 //!
 //! | Where | What |

@@ -1,8 +1,8 @@
 //! Changes over NATS. A JetStream stream keeps the last message of each subject `orders.<id>`, so
-//! it *is* the state of all orders, the sequence number of a message is the version, and the moment
-//! when the stream was made is the epoch. A gateway reads it from the beginning once, and then
-//! follows; after a lost connection it goes on at the message it stopped at. What was published
-//! meanwhile is late, but not lost, as it would be with plain NATS.
+//! it *is* the state of all orders. A message's sequence number is the version, and the time when
+//! the stream was made is the epoch. A gateway reads the stream from the beginning once, then
+//! follows it; after a lost connection it goes on where it stopped. Messages that were published
+//! meanwhile are late, but not lost, as they would be with plain NATS.
 
 use std::{io, time::Duration};
 
@@ -23,20 +23,20 @@ const SUBJECTS: &str = "orders.*";
 const PREFIX: &str = "orders.";
 /// The longest time between two attempts to connect, or to follow.
 const RETRY_MAX: Duration = Duration::from_millis(500);
-/// A server that answers no ping for this long, twice, is gone.
+/// A server that leaves a ping unanswered for this long, twice, counts as gone.
 const PING: Duration = Duration::from_secs(5);
-/// The longest time until an acknowledgement, or an answer to a question about the stream.
+/// The longest wait for an acknowledgement, or for an answer about the stream.
 const ANSWER: Duration = Duration::from_secs(3);
 /// The number of attempts to get or make the stream, while another gateway makes it.
 const MAKING_ATTEMPTS: usize = 5;
-/// The time between two of them.
+/// The time between two such attempts.
 const MAKING_PAUSE: Duration = Duration::from_millis(100);
-/// The time between two looks at whether the stream is the same one.
+/// The time between two checks that the stream is still the same one.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The longest time until everything is read at the start.
+/// The longest time to read the whole stream at the start.
 const CATCH_UP: Duration = Duration::from_secs(30);
 
-/// A connection that reconnects by itself.
+/// A connection to the NATS server that reconnects by itself.
 #[derive(Clone)]
 pub struct Nats {
     jetstream: jetstream::Context,
@@ -69,7 +69,7 @@ impl Nats {
             .ping_interval(PING)
             .reconnect_delay_callback(retry_after)
             .event_callback(on_event);
-        // Its URL may have a password.
+        // Errors name only the host and port: the URL may have a password.
         let host = server.host();
         let port = server.port();
         let client = options.connect(server).await;
@@ -84,10 +84,10 @@ impl Nats {
             orders_max,
         };
 
-        // A server without JetStream is found here, and not by the first client.
+        // Fail here if the server has no JetStream, not at the first client's request.
         nats.stream().await?;
 
-        // Serve when everything has been read: an order that is not known has not changed.
+        // Serve once everything has been read: from then on an unknown order has not changed.
         let (caught_up, ready) = oneshot::channel();
         tokio::spawn(nats.clone().follow(Some(caught_up)));
         let read = timeout(CATCH_UP, ready).await;
@@ -96,8 +96,8 @@ impl Nats {
     }
 
     /// Publishes a change. Returns its epoch and version, once the server has stored it. After an
-    /// error it may have been published all the same. If the stream is made anew just then, the
-    /// epoch is the one before: that client hears of the new one when it asks.
+    /// error the change may have been published all the same. If the stream is made anew meanwhile,
+    /// the epoch is the previous one: the client hears of the new one when it asks.
     pub(crate) async fn publish(&self, id: &str, state: String) -> Result<Seen> {
         let epoch = self.orders.epoch();
         ensure!(self.is_connected(), "not connected to NATS");
@@ -114,7 +114,7 @@ impl Nats {
         self.jetstream.client().connection_state() == State::Connected
     }
 
-    /// Gets the stream, which the first gateway makes.
+    /// Gets the stream; the first gateway makes it.
     async fn stream(&self) -> Result<Stream> {
         let config = stream::Config {
             name: STREAM.to_owned(),
@@ -129,8 +129,8 @@ impl Nats {
                 Ok(stream) => return Ok(stream),
                 Err(error) => error,
             };
-            // Of gateways that start together several ask for the stream before it is there, and
-            // the server may refuse to make it for all but one: those ask again.
+            // Gateways that start together may all try to make the stream, and the server may
+            // refuse all but one of them: the others try again.
             if !is_made_elsewhere(&error) || attempts == MAKING_ATTEMPTS {
                 let hint = hint(&error);
                 let failed = format!("cannot get or make stream {STREAM} of {SUBJECTS}{hint}");
@@ -141,7 +141,7 @@ impl Nats {
         }
     }
 
-    /// Follows the stream for as long as the program runs, whatever becomes of the connection.
+    /// Follows the stream for as long as the program runs, whatever happens to the connection.
     async fn follow(mut self, mut caught_up: Option<oneshot::Sender<()>>) {
         loop {
             if let Err(error) = self.follow_connection(&mut caught_up).await {
@@ -151,22 +151,23 @@ impl Nats {
         }
     }
 
-    /// Fails if the stream is another one now than in this epoch.
+    /// Fails if the stream is no longer the one of this epoch.
     async fn ensure_same(&self, epoch: u64) -> Result<()> {
         let same = self::epoch(&self.stream().await?) == epoch;
         ensure!(same, "stream {STREAM} was made anew just now");
         Ok(())
     }
 
-    /// Follows until there is a new connection: the consumer may have ended with the old one.
+    /// Follows the stream until there is a new connection: the consumer may have ended with the old
+    /// one.
     async fn follow_connection(
         &mut self,
         caught_up: &mut Option<oneshot::Sender<()>>,
     ) -> Result<()> {
-        // Before the consumer is made: a connection that is lost from here on is noticed.
+        // Mark before the consumer is made, so that a connection lost from here on is noticed.
         self.connections.mark_unchanged();
 
-        // Another stream than before has other versions.
+        // A stream that was made anew has other versions.
         let stream = self.stream().await?;
         let epoch = epoch(&stream);
         let another = self.orders.begin(epoch);
@@ -179,7 +180,7 @@ impl Nats {
         let consumer = self.consumer(&stream).await?;
         self.ensure_same(epoch).await?;
 
-        // One message after the other; `pending` counts those that the server has still to send.
+        // Read message by message; `pending` counts those that the server still has to send.
         let mut pending = consumer.cached_info().num_pending;
         let mut messages = consumer.messages().await?;
         let mut looks = interval(LOOK_EVERY);
@@ -194,8 +195,8 @@ impl Nats {
             let message = tokio::select! {
                 message = messages.next() => message.context("the consumer ended")??,
                 _ = self.connections.changed() => return Ok(()),
-                // When the stream is deleted, the consumer waits for one of its name and goes on
-                // there, behind versions that the new one does not have yet.
+                // If the stream is deleted, the consumer waits for a new one of the same name, and
+                // goes on after a version that the new stream does not have yet.
                 _ = looks.tick() => {
                     if self.is_connected() {
                         self.ensure_same(epoch).await?;
@@ -218,7 +219,7 @@ impl Nats {
         }
     }
 
-    /// Makes a consumer that goes on behind the last message that was read.
+    /// Makes a consumer that goes on after the last message that was read.
     async fn consumer(&self, stream: &Stream) -> Result<Consumer<OrderedConfig>> {
         let deliver_policy = match self.orders.position() {
             0 => DeliverPolicy::LastPerSubject,
@@ -236,8 +237,8 @@ impl Nats {
     }
 }
 
-/// Returns true if the server has refused to make the stream since one of its name or subjects is
-/// there.
+/// Returns true if the server refused to make the stream because one with its name or subjects
+/// exists.
 fn is_made_elsewhere(error: &CreateStreamError) -> bool {
     let CreateStreamErrorKind::JetStream(refusal) = error.kind() else {
         return false;
@@ -246,7 +247,7 @@ fn is_made_elsewhere(error: &CreateStreamError) -> bool {
     code == ErrorCode::STREAM_SUBJECT_OVERLAP || code == ErrorCode::STREAM_NAME_EXIST
 }
 
-/// Names a likely cause.
+/// Names a likely cause of the error.
 fn hint(error: &CreateStreamError) -> &'static str {
     match error.kind() {
         CreateStreamErrorKind::JetStreamUnavailable => " (is the NATS server started with -js?)",
@@ -255,8 +256,8 @@ fn hint(error: &CreateStreamError) -> &'static str {
     }
 }
 
-/// Returns the time at which the stream was made, in microseconds: a whole number in JavaScript,
-/// too.
+/// Returns the time at which the stream was made, in microseconds, which JavaScript represents
+/// exactly.
 fn epoch(stream: &Stream) -> u64 {
     let made_ns = stream.cached_info().created.unix_timestamp_nanos();
     u64::try_from(made_ns / 1000).unwrap_or(0)

@@ -2,11 +2,11 @@
 //! key of its order is signalled, so each waiting request sees it.
 //!
 //! *Versions are those of an epoch*: a stream that was made anew numbers its changes from 1 again,
-//! so a version means nothing without the epoch that it is of. A client that names another epoch
-//! than this one is answered at once, whatever version it has seen.
+//! so a version means nothing without its epoch. A client that names another epoch than the current
+//! one is answered at once, whatever version it has seen.
 //!
 //! *Memory bounded*: beyond `orders_max` the order that has not changed for the longest is
-//! forgotten, as if it had never been.
+//! forgotten, as if it had never existed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -24,10 +24,11 @@ pub type OrderId = Arc<str>;
 pub struct Order {
     /// The order's name.
     pub id: OrderId,
-    /// The numbering that its version belongs to: another one when changes are numbered anew.
-    /// Epochs have no order.
+    /// The numbering that the version belongs to; changes numbered anew get another epoch. Epochs
+    /// are not ordered.
     pub epoch: u64,
-    /// The number of its last change; later changes, of any order, have higher numbers.
+    /// The number of the order's last change; later changes, also of other orders, have higher
+    /// ones.
     pub version: u64,
     /// The text of the last change.
     pub state: Arc<str>,
@@ -45,28 +46,29 @@ pub struct Seen {
 /// The point from which a client asks for news.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Since {
-    /// It has seen nothing: the order as it is, or as it first is, in whatever epoch.
+    /// The client has seen nothing: it asks for the order as it is, or for its first change, in any
+    /// epoch.
     Nothing,
-    /// The next change, in whatever epoch.
+    /// The client asks for the next change, in any epoch.
     Now,
-    /// A later version than this one, or the end of its epoch.
+    /// The client asks for a later version than this one, or the end of its epoch.
     Version(Seen),
 }
 
 /// The answer that a client waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
-    /// It has changed.
+    /// The order has changed.
     Changed(Order),
-    /// The client has seen a version of another epoch, and in this one the order has not changed
-    /// yet.
+    /// The client has seen a version of another epoch; in the current epoch the order has not
+    /// changed yet.
     Anew {
-        /// The present epoch.
+        /// The current epoch.
         epoch: u64,
     },
 }
 
-/// The orders that this gateway knows. A handle: clones share them.
+/// A handle to the orders that this gateway knows; clones share them.
 #[derive(Clone)]
 pub struct Orders {
     kept: Arc<Mutex<Kept>>,
@@ -75,26 +77,26 @@ pub struct Orders {
 
 struct Kept {
     orders: HashMap<OrderId, Order>,
-    /// The same by version, the next to be forgotten first.
+    /// The ids by version: the first is forgotten next.
     by_version: BTreeMap<u64, OrderId>,
     orders_max: usize,
     epoch: u64,
-    /// The highest version there was.
+    /// The highest version so far.
     position: u64,
 }
 
-/// Not the id of any order. Clients that name an epoch wait under this key, beside their order's.
+/// The key under which clients that name an epoch wait, beside their order's; no order has this id.
 const EPOCH: &str = "";
 
 impl Orders {
-    /// Starts without orders; requests for them wait in this purgatory. The epoch is a random one,
-    /// for a gateway alone: it forgets everything when it ends.
+    /// Makes a handle without orders; requests for them wait in the purgatory. The epoch is random,
+    /// for a gateway that runs alone: it forgets everything when it ends.
     pub fn new(waits: Purgatory<OrderId>, orders_max: usize) -> Orders {
         let kept = Kept {
             orders: HashMap::new(),
             by_version: BTreeMap::new(),
             orders_max,
-            // 53 bits: a whole number in JavaScript, too.
+            // 53 bits, which JavaScript represents exactly.
             epoch: RandomState::new().hash_one(0) >> 11,
             position: 0,
         };
@@ -111,8 +113,8 @@ impl Orders {
         self.waits.check_and_complete(&id); // ... then its event
     }
 
-    /// Changes an order in a gateway that is alone and numbers the changes itself; returns the new
-    /// version.
+    /// Changes an order in a gateway that runs alone and numbers the changes itself; returns the
+    /// new version.
     pub fn change_here(&self, id: OrderId, state: Arc<str>) -> Seen {
         let mut kept = self.kept.lock();
         let epoch = kept.epoch;
@@ -123,7 +125,7 @@ impl Orders {
             version,
             state,
         });
-        // Unlock before the event: the checks of those that wait take the lock.
+        // Unlock before the event: the checks of waiting requests take the lock.
         drop(kept);
         self.waits.check_and_complete(&id);
         Seen { epoch, version }
@@ -141,13 +143,13 @@ impl Orders {
         let order = id.clone();
         let later = move || kept.lock().later(&order, seen, named_epoch);
 
-        // A client that names an epoch hears of its end; any other one waits for its order only.
+        // A client that names an epoch hears of its end; any other client waits for its order only.
         let keys = [id.clone(), EPOCH.into()];
         let watched = if named_epoch { &keys[..] } else { &keys[..1] };
         self.waits.wait(watched, timeout, later)
     }
 
-    /// Returns the present version of an order, 0 for one that is not known.
+    /// Returns the current version of an order; 0 if the order is not known.
     fn last_change(&self, id: &OrderId) -> Seen {
         let kept = self.kept.lock();
         let version = kept.orders.get(id).map_or(0, |order| order.version);
@@ -157,18 +159,18 @@ impl Orders {
         }
     }
 
-    /// Returns the numbering that versions belong to at present.
+    /// Returns the current epoch: the numbering that versions belong to.
     pub fn epoch(&self) -> u64 {
         self.kept.lock().epoch
     }
 
-    /// Returns the highest version there was, of any order.
+    /// Returns the highest version so far, of all orders.
     pub fn position(&self) -> u64 {
         self.kept.lock().position
     }
 
-    /// Begins an epoch. Unless it is the present one, all orders are forgotten and versions begin
-    /// anew; returns true then.
+    /// Begins an epoch. Unless it is the current one, forgets all orders, begins versions anew, and
+    /// returns true.
     pub fn begin(&self, epoch: u64) -> bool {
         let mut kept = self.kept.lock();
         if kept.epoch == epoch {
@@ -191,15 +193,15 @@ impl Orders {
 }
 
 impl Kept {
-    /// Finds the news for a client. One that named an epoch which is over hears of the new one; one
-    /// that named none waits for a change.
+    /// Finds the news for a client. A client that named an epoch which is over hears of the new
+    /// one; a client that named none waits for a change.
     fn later(&self, id: &OrderId, seen: Option<Seen>, named_epoch: bool) -> Option<News> {
         let known = self.orders.get(id);
         if let Some(seen) = seen.filter(|seen| seen.epoch == self.epoch) {
             let later = known.filter(|order| order.version > seen.version)?;
             return Some(News::Changed(later.clone()));
         }
-        // Versions of another epoch cannot be compared: whatever is known is new.
+        // Versions of another epoch cannot be compared: the order is news if it is known.
         match known {
             Some(order) => Some(News::Changed(order.clone())),
             None if named_epoch => Some(News::Anew { epoch: self.epoch }),
@@ -207,7 +209,7 @@ impl Kept {
         }
     }
 
-    /// Stores a change, and forgets the order unchanged for the longest if they are too many.
+    /// Stores a change; if there are too many orders, forgets the one unchanged for the longest.
     fn store(&mut self, order: Order) {
         if order.version <= self.position {
             return; // changes come in order: this one was stored before
@@ -218,7 +220,7 @@ impl Kept {
         if let Some(before) = self.orders.insert(order.id.clone(), order) {
             self.by_version.remove(&before.version);
         }
-        // Beyond the bound the oldest change goes.
+        // Beyond the bound, the order with the oldest change is forgotten.
         if self.orders.len() > self.orders_max
             && let Some((_, oldest)) = self.by_version.pop_first()
         {
@@ -293,7 +295,7 @@ mod tests {
         assert_eq!(orders.position(), 5);
     }
 
-    /// With a lower version than before: it is another stream's.
+    /// The new epoch is of another stream, whose versions are lower.
     #[test]
     fn waits_hear_of_a_new_epoch() {
         let orders = orders(9);
@@ -314,7 +316,7 @@ mod tests {
         for (one, changed) in without_epoch.into_iter().zip([1, 2]) {
             assert_eq!(version(one.wait_blocking()), Some(changed));
         }
-        // One that knows nothing is told the present.
+        // A client that has seen nothing is told the order as it is.
         assert_eq!(version(wait("b", Since::Nothing).wait_blocking()), Some(2));
     }
 

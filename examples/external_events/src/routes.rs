@@ -1,7 +1,7 @@
-//! HTTP in front: a GET is a wait, a POST is an event. When a client goes away its handler's future
-//! is dropped, with it the wait, and so the operation leaves the purgatory at once. (A client that
-//! had sent its next request ahead is an exception: hyper does not look for its end behind that, so
-//! the wait stays for its time, `--max-wait` at most.)
+//! HTTP in front: a GET is a wait, a POST is an event. When a client disconnects, its handler's
+//! future is dropped, and the wait with it, so the operation leaves the purgatory at once. (A
+//! client that has already sent its next request is an exception: hyper does not read past it and
+//! misses the disconnect, so the wait stays until its timeout, `--max-wait` at most.)
 
 use std::{fmt, time::Duration};
 
@@ -25,9 +25,9 @@ const RETRY_AFTER_S: &str = "1";
 /// State that the handlers share.
 #[derive(Clone)]
 pub struct Gateway {
-    /// The orders, to wait for.
+    /// The orders that requests wait for.
     pub orders: Orders,
-    /// The server through which changes reach all gateways; without it this one is alone.
+    /// The server through which changes reach all gateways; `None` if this gateway runs alone.
     pub nats: Option<Nats>,
     /// The longest a request may wait.
     pub wait_max: Duration,
@@ -45,7 +45,7 @@ struct Poll {
 #[derive(Serialize)]
 struct Gone {
     id: OrderId,
-    /// The present epoch.
+    /// The current epoch.
     epoch: u64,
 }
 
@@ -85,11 +85,11 @@ async fn poll(
     }
 }
 
-/// Reads what a client says it has seen.
+/// Reads from the query what the client has seen.
 fn since(poll: &Poll) -> Result<Since, Failure> {
     match (poll.seen, poll.epoch) {
         (Some(version), Some(epoch)) => Ok(Since::Version(Seen { epoch, version })),
-        // Version 0 was never seen, in whatever epoch.
+        // No epoch has a version 0, so this client has seen nothing.
         (Some(0), None) => Ok(Since::Nothing),
         (Some(_), None) => Err(bad("seen= needs epoch=, too: both come with the order")),
         (None, Some(_)) => Err(bad("epoch= needs seen=, too")),
@@ -97,7 +97,7 @@ fn since(poll: &Poll) -> Result<Since, Failure> {
     }
 }
 
-/// Makes the answer when a wait ended without news, before its timeout.
+/// Makes the answer to a wait that ended without news before its timeout.
 fn wait_failed(error: WaitError) -> Failure {
     if error.is_shutdown() {
         unavailable("this gateway is shutting down: ask another one")
@@ -118,8 +118,8 @@ async fn change(
     if state.is_empty() {
         return Err(bad("the body is empty: it is the order's new state"));
     }
-    // Alone, the change is stored here. Else the stream has it first, and comes back to every
-    // gateway.
+    // A gateway that runs alone stores the change here. Otherwise the stream stores it, and sends
+    // it to every gateway.
     let changed = match &gateway.nats {
         None => gateway
             .orders
@@ -150,7 +150,7 @@ fn order_id(id: &str) -> Result<OrderId, Failure> {
     }
 }
 
-/// Parses the wait of a request; one that is longer than `max` is an error, not cut down.
+/// Parses the wait of a request; a wait longer than `max` is refused, not shortened.
 fn duration(wait: &str, max: Duration) -> Result<Duration, Failure> {
     let expected = || format!("wait={wait:?}: may be {} at most", format_duration(max));
     match humantime::parse_duration(wait) {
@@ -171,7 +171,7 @@ fn unavailable(why: impl fmt::Display) -> Failure {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let Failure(status, text) = self;
-        // Only a client that should come again hears when.
+        // Only a client that should retry is told when.
         let body = text + "\n";
         if status == StatusCode::SERVICE_UNAVAILABLE {
             (status, [(RETRY_AFTER, RETRY_AFTER_S)], body).into_response()

@@ -1,4 +1,4 @@
-//! The gateway alone, its purgatory on a manual timer.
+//! Tests of a gateway that runs alone, with its purgatory on a manual timer.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -46,7 +46,7 @@ impl Stage {
         self.ask(Request::get(path).body(Body::empty()).unwrap())
     }
 
-    /// A GET that waits.
+    /// Sends a GET that waits.
     fn wait(&self, path: &str) -> Pin<Box<dyn Future<Output = Response>>> {
         let mut response = self.get(path);
         assert!(
@@ -89,16 +89,16 @@ async fn unseen_change_is_answered_at_once() {
     for state in ["ordered", "shipped"] {
         stage.post("/orders/7", state).await;
     }
-    // A version behind the last one: answered with the last.
+    // A client with an earlier version is answered with the last one.
     let order = text(stage.get("/orders/7?seen=1&epoch=5").await).await;
     let order: serde_json::Value = serde_json::from_str(&order).unwrap();
     assert_eq!(
         (&order["version"], &order["state"]),
         (&2.into(), &"shipped".into())
     );
-    // The last version: it waits.
+    // A client with the last version waits.
     drop(stage.wait("/orders/7?seen=2&epoch=5"));
-    let next = stage.wait("/orders/7"); // without it: the next change
+    let next = stage.wait("/orders/7"); // without a version: the next change
     stage.post("/orders/7", "delivered").await;
     let order = text(next.await).await;
     assert!(
@@ -183,7 +183,7 @@ async fn shutdown_answers_waiting_requests() {
 #[tokio::test]
 async fn bad_request_is_answered_with_its_bound() {
     let stage = Stage::new();
-    // Each names the value and the bound in its answer.
+    // Each answer names the value and its bound.
     let long = format!("/orders/{}", "x".repeat(65));
     for (path, value, bound) in [
         ("/orders/7?wait=2m", "2m", "1m at most"),

@@ -1,4 +1,4 @@
-//! The stream that the first gateway makes, against a NATS server that is played here.
+//! Tests how a gateway makes and follows its stream, with a NATS server that the test plays.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,12 +19,12 @@ use tokio::{
     sync::mpsc,
 };
 
-/// The moments when two streams of one name were made.
+/// The times at which two streams of one name were made.
 const FIRST: &str = "2024-05-01T12:00:00Z";
 const SECOND: &str = "2024-05-01T12:00:01Z";
 
-/// A NATS server of one connection. It answers questions to JetStream as `answer` says, and reports
-/// the subject of each.
+/// Plays a NATS server on one connection: answers each question to JetStream by `answer`, and sends
+/// its subject to `asked`.
 async fn play_server(
     connection: TcpStream,
     mut answer: impl FnMut(&str) -> Option<Value>,
@@ -45,7 +45,7 @@ async fn play_server(
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
             ["PING"] => connection.write_all(b"PONG\r\n").await.unwrap(),
-            // The first one is for answers, the next one is the consumer's.
+            // The first subscription is for answers, the next is the consumer's.
             ["SUB", _, id] if subscription.is_empty() => subscription = id.to_owned(),
             ["PUB", subject, reply, length] => {
                 let mut body = vec![0; length.parse::<usize>().unwrap() + 2];
@@ -79,7 +79,7 @@ fn stream(created: &str) -> Value {
             "last_seq": 0, "last_ts": "0001-01-01T00:00:00Z", "consumer_count": 0}})
 }
 
-/// A consumer that has nothing to send.
+/// Describes a consumer that has nothing to send.
 fn consumer() -> Value {
     json!({"type": "io.nats.jetstream.api.v1.consumer_create_response",
         "stream_name": "ORDERS", "name": "played", "created": FIRST,
@@ -90,7 +90,7 @@ fn consumer() -> Value {
         "num_ack_pending": 0, "num_redelivered": 0, "num_waiting": 0, "num_pending": 0})
 }
 
-/// Plays a server that answers so; returns its address.
+/// Plays a server that answers by `answer`; returns its address.
 async fn serve(
     answer: impl FnMut(&str) -> Option<Value> + Send + 'static,
     asked: mpsc::UnboundedSender<String>,
@@ -104,8 +104,8 @@ async fn serve(
     server.unwrap()
 }
 
-/// Starts a gateway's follower on a server that answers so. Returns the subjects of its questions
-/// until it has the stream, or its error.
+/// Starts a gateway's follower on a server that answers by `answer`. Returns the subjects of its
+/// questions until it has the stream, or its error.
 async fn start(
     answer: impl FnMut(&str) -> Option<Value> + Send + 'static,
 ) -> Result<Vec<String>, anyhow::Error> {
@@ -147,7 +147,7 @@ async fn stream_that_another_gateway_makes_is_found() {
     assert_eq!(asked[2], "$JS.API.STREAM.INFO.ORDERS", "{asked:?}");
 }
 
-/// The connection stays, so only a look at the stream tells.
+/// The connection stays open, so only a look at the stream shows that it is new.
 #[tokio::test]
 async fn stream_made_anew_by_a_server_that_lives_is_noticed() {
     let is_anew = Arc::new(AtomicBool::new(false));
@@ -202,7 +202,7 @@ async fn server_that_makes_no_stream_is_an_error() {
 
 #[tokio::test]
 async fn a_password_in_the_servers_url_is_not_printed() {
-    let server = "nats://name:secret@127.0.0.1:1".parse().unwrap(); // where nobody listens
+    let server = "nats://name:secret@127.0.0.1:1".parse().unwrap(); // no server listens there
     let orders = Orders::new(Purgatory::new("orders").unwrap(), 100);
     let refused = Nats::start(&server, &orders, 100).await.err().unwrap();
     let told = format!("{refused:#}");

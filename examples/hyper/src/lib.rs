@@ -1,8 +1,8 @@
-//! A timer of `timer-core` as hyper's own: copy this file.
+//! Makes a timer of `timer-core` hyper's timer: copy this file.
 //!
-//! Give it to the `timer` method of hyper's servers, clients and pools. With a
+//! Pass a [`HyperTimer`] to the `timer` method of hyper's servers, clients and pools. With a
 //! [`ManualTimer`](timer_core::ManualTimer) a test decides when a connection's timeouts fire: hyper
-//! asks this timer for the present, too.
+//! also asks this timer for the current time.
 
 use std::{
     pin::Pin,
@@ -36,8 +36,8 @@ impl HyperTimer {
         }
     }
 
-    /// Returns the moment of the timer's clock at an instant. Far beyond its end it is that end:
-    /// never.
+    /// Returns the moment of the timer's clock at an instant; for an instant beyond the clock's end
+    /// that end, which means never.
     fn moment(&self, instant: Instant) -> Moment {
         self.origin_moment + instant.saturating_duration_since(self.origin)
     }
@@ -53,14 +53,14 @@ impl hyper::rt::Timer for HyperTimer {
     }
 
     fn now(&self) -> Instant {
-        // The timer may be a manual one: its clock, not the system's.
+        // Read the timer's clock, not the system's: the timer may be a manual one.
         self.origin + self.timer.now().since(self.origin_moment)
     }
 
     fn reset(&self, sleep: &mut Pin<Box<dyn hyper::rt::Sleep>>, new_deadline: Instant) {
         match sleep.as_mut().downcast_mut_pin::<HyperSleep>() {
             Some(sleep) => sleep.get_mut().0.reset_to(self.moment(new_deadline)),
-            // A sleep of another timer: it cannot be reset, so a new one takes its place.
+            // A sleep of another timer cannot be reset, so a new one takes its place.
             None => *sleep = self.sleep_until(new_deadline),
         }
     }
@@ -73,8 +73,8 @@ impl hyper::rt::Sleep for HyperSleep {}
 impl Future for HyperSleep {
     type Output = ();
 
-    /// Polls the sleep. A timer that was shut down or is full refuses it, which hyper has no word
-    /// for: such a sleep stays pending, and tries again at the next poll.
+    /// Polls the sleep. A timer that was shut down or is full refuses the sleep, and hyper has no
+    /// error for that: the sleep stays pending, and tries again at the next poll.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         match Pin::new(&mut self.0).poll(context) {
             Poll::Ready(Ok(())) => Poll::Ready(()),

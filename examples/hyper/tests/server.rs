@@ -1,4 +1,4 @@
-//! A hyper server on loopback whose timeouts are the timer's.
+//! Tests a hyper server on loopback whose timeouts the timer fires.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{convert::Infallible, pin::Pin, task::Context, time::Duration};
@@ -22,7 +22,7 @@ async fn answer(_: Request<Incoming>) -> Result<Response<String>, Infallible> {
     Ok(Response::new("hello".to_owned()))
 }
 
-/// Connects a client. The server's side has `limit` for the head of each request.
+/// Connects a client. The server waits for the head of each request for `limit`.
 async fn connect(
     timer: &Timer,
     limit: Duration,
@@ -40,7 +40,7 @@ async fn connect(
     (client, tokio::spawn(connection))
 }
 
-/// Lets other tasks run until this many sleeps are registered.
+/// Lets other tasks run until `sleeping` sleeps are registered.
 async fn sleeping(timer: &Timer, sleeping: usize) {
     while timer.sleepers() != sleeping {
         tokio::task::yield_now().await;
@@ -66,11 +66,11 @@ async fn request(client: &mut TcpStream) {
 #[tokio::test]
 async fn half_a_request_times_out_by_the_manual_clock() {
     let timer = ManualTimer::new();
-    timer.advance(7 * MS); // its clock and hyper's instants begin apart
+    timer.advance(7 * MS); // its clock and hyper's instants start apart
     let (mut client, connection) = connect(&timer, LIMIT).await;
     client.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
     sleeping(&timer, 1).await;
-    // A moment before its timeout the head of the request is whole.
+    // The head of the request is complete just before its timeout.
     timer.advance(LIMIT - MS);
     assert_eq!(timer.sleepers(), 1);
     client.write_all(b"host: here\r\n\r\n").await.unwrap(); // just in time
@@ -78,7 +78,7 @@ async fn half_a_request_times_out_by_the_manual_clock() {
     assert!(client.read(&mut piece).await.unwrap() > 0);
     client.write_all(b"GET / HTTP/1.1\r\n").await.unwrap(); // and half another
     sleeping(&timer, 1).await;
-    // The next one never is.
+    // The head of the next request is never complete.
     timer.advance(LIMIT);
     let ended = connection.await.unwrap().unwrap_err();
     assert!(ended.is_timeout(), "{ended}");
@@ -96,7 +96,7 @@ async fn a_silent_client_times_out_in_real_time() {
     slow.write_all(b"GET / HT").await.unwrap();
     let ended = given_up.await.unwrap().unwrap_err();
     assert!(ended.is_timeout(), "{ended}");
-    request(&mut quick).await; // the other goes on
+    request(&mut quick).await; // the other connection goes on
     drop(quick);
     let _ = served.await.unwrap();
     assert_eq!(timer.sleepers(), 0);
@@ -122,7 +122,7 @@ fn a_sleep_is_reset_in_place_or_stays_if_refused() {
     assert!(!is_over(&mut first) && is_over(&mut second));
     timer.advance(2 * MS);
     assert!(is_over(&mut first));
-    // A timer that is shut down refuses: the sleep is over when it is polled after its time.
+    // A timer that is shut down refuses a sleep, which is over when it is polled after its time.
     let mut last = hypers.sleep(MS);
     timer.shutdown(Duration::MAX);
     assert!(!is_over(&mut last));

@@ -1,19 +1,19 @@
-//! Parsers of arguments that name their bounds when they refuse a value, for clap's `value_parser`.
-//! A negative number comes to them by the command's `allow_negative_numbers`, a negative duration by
-//! the argument's `allow_hyphen_values`.
+//! Parsers for clap's `value_parser` that name their bounds when they refuse a value. A negative
+//! number reaches them only with the command's `allow_negative_numbers`, a negative duration only
+//! with the argument's `allow_hyphen_values`.
 
 use std::{fmt::Display, ops::RangeInclusive, str::FromStr, time::Duration};
 
 use clap::Parser;
 
-/// Makes a parser of durations with a unit, within bounds that are written the same way.
+/// Makes a parser of durations with a unit, within bounds in the same format.
 pub fn between(
     least: &'static str,
     most: &'static str,
 ) -> impl Fn(&str) -> Result<Duration, String> + Clone {
     move |value| {
         let expected = format!("expected a duration from {least} to {most}, like 250us or 1m 30s");
-        // The bounds are the program's own words: a wrong one is found by its first run.
+        // The program's first run finds a malformed bound.
         let least = humantime::parse_duration(least).map_err(|error| error.to_string())?;
         let most = humantime::parse_duration(most).map_err(|error| error.to_string())?;
         match humantime::parse_duration(value) {
@@ -41,12 +41,12 @@ where
 
 /// Asserts that a program's arguments are parsed as they should be at their bounds. For tests.
 ///
-/// Each line is a flag with a value, such as `--rate=7`, and a text; the flag is tried with its value
-/// behind it, too, as `--rate 7`. The empty text stands for a value that is accepted. Any other one
-/// must be in the message that refuses the value, and the value, too; the exit code is 2.
+/// Each line is a flag with a value, such as `--rate=7`, and a text; the argument is also tried as
+/// two words, `--rate 7`. An empty text stands for a value that is accepted. Otherwise the value
+/// must be refused, with exit code 2 and a message that contains the text and the value.
 ///
 /// # Panics
-/// When a line is not so.
+/// When a line does not hold.
 pub fn assert_parsed<A: Parser>(lines: &[(&str, &str)]) {
     for (argument, named) in lines {
         match argument.split_once('=') {
@@ -59,8 +59,8 @@ pub fn assert_parsed<A: Parser>(lines: &[(&str, &str)]) {
     }
 }
 
-/// Asserts that arguments are accepted, if `named` is empty, or refused by a message with it and the
-/// value.
+/// Asserts that arguments are accepted if `named` is empty, or refused by a message that contains
+/// `named` and the value.
 fn assert_answer<A: Parser>(arguments: &[&str], value: &str, named: &str) {
     let parsed = A::try_parse_from([&["program"], arguments].concat());
     let Err(refused) = parsed else {

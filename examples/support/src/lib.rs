@@ -16,8 +16,8 @@ use signal_hook::{consts::SIGUSR1, iterator::Signals};
 pub use args::{assert_parsed, between, number};
 pub use metrics::serve;
 
-/// Writes a line to standard error. That may be closed; the program goes on all the same, where
-/// `eprintln` would panic.
+/// Writes a line to standard error. If that is closed the program goes on, where `eprintln` would
+/// panic.
 pub fn say(line: impl Display) {
     let _ = writeln!(stderr(), "{line}");
 }
@@ -26,7 +26,7 @@ pub fn say(line: impl Display) {
 /// snapshots, to show what hangs.
 ///
 /// # Errors
-/// When the signal cannot be listened for, or no thread can be had.
+/// When the program cannot listen for the signal, or cannot start a thread.
 pub fn write_on_usr1(text: impl Fn() -> String + Send + 'static) -> Result<()> {
     let mut signals = Signals::new([SIGUSR1]).context("cannot listen for SIGUSR1")?;
     let write = move || {
@@ -43,7 +43,7 @@ pub fn write_on_usr1(text: impl Fn() -> String + Send + 'static) -> Result<()> {
 /// The exit code that a shell reports for a program that Ctrl-C ended.
 const ABORTED: i32 = 130;
 
-/// A flag at which threads end. A thread that pauses on it is woken when it is raised.
+/// A flag that tells threads to end. Raising it wakes the threads that pause on it.
 #[derive(Debug, Default)]
 pub struct Stop {
     raised: AtomicBool,
@@ -62,7 +62,7 @@ impl Stop {
     /// once, with exit code 130.
     ///
     /// # Errors
-    /// When the program listens for these signals already.
+    /// When the program already listens for these signals.
     pub fn on_signals() -> Result<Arc<Self>> {
         let stop = Arc::new(Self::new());
         let raise = Arc::clone(&stop);
@@ -79,8 +79,8 @@ impl Stop {
     /// Raises the flag; returns true the first time.
     pub fn raise(&self) -> bool {
         let first = !self.raised.swap(true, Ordering::SeqCst);
-        // A thread that has looked and does not sleep yet holds the lock: after it was taken here,
-        // each thread either sees the flag or is woken.
+        // A thread that has read the flag and does not sleep yet holds the lock: once the lock was
+        // taken here, each thread either sees the flag or is woken.
         drop(self.lock.lock());
         self.wake_up.notify_all();
         first

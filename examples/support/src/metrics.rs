@@ -1,4 +1,4 @@
-//! Serves Prometheus metrics, and beside them the live page.
+//! Serves Prometheus metrics and the live page.
 
 use std::net::SocketAddr;
 
@@ -8,12 +8,12 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use purgatory_live::{Live, Server};
 use timer_core::TimeHistogram;
 
-/// The exposition format, as Prometheus wants it named.
+/// The content type of Prometheus's text format.
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Installs a recorder and serves it at `/metrics` of the address, with the live page at `/`, until
-/// the returned server is dropped. Each scrape publishes first, so it reads the present values, and
-/// keeps a point of the page's history: a page that is opened later shows it.
+/// the returned server is dropped. Each scrape publishes first, so it reads current values, and
+/// records a point of the page's history, which a page that is opened later shows.
 ///
 /// # Errors
 /// When the address cannot be bound, or the program has a recorder already.
@@ -30,8 +30,8 @@ pub fn serve(
     let recorder = exporter.install_recorder()?;
     // The first call makes the purgatories measure times.
     publish();
-    // The server's one thread runs this. Two scrapes at once would drain the same histograms: on
-    // several threads publish and render under a lock.
+    // Only the server's one thread runs this. On several threads, publish and render under a lock:
+    // two scrapes at once would drain the same histograms.
     let page = live.clone();
     let scrape = async move || {
         publish();
