@@ -64,11 +64,9 @@ def cases(taken, closed):
         yield "virtual_time", ["--seed", seed], 2, [seed, "from 0 to 18446744073709551615"]
 
 
-# Programs that run to the end even if nobody reads their
-# standard error.
+# These run to the end even if their standard error has no reader.
 UNHEARD = [("acks_all", "--seconds", "0.1"), ("virtual_time", "--seeds", "10"), ("recurring",), ("waiting",), ("local",)]
-# Servers without clients: their shutdown waits for no
-# connection.
+# These serve no clients, so their shutdown waits for no connection.
 SERVERS = [
     ("broker", "--listen", "127.0.0.1:0"),
     ("external_events", "--listen", "127.0.0.1:0", "--shutdown-within", "0s"),

@@ -1,4 +1,4 @@
-//! `cargo run --release --example broker`: serves until Ctrl-C or SIGTERM, then prints what it did.
+//! `cargo run --release --example broker`: serves until Ctrl-C or SIGTERM, then prints its counts.
 
 use std::sync::mpsc::{self, Receiver};
 use std::{io, io::Write, net::SocketAddr, process::ExitCode};
@@ -16,18 +16,18 @@ fn main() -> anyhow::Result<ExitCode> {
     } else {
         Level::INFO
     };
-    // Standard error may be closed: then nothing is logged, and no thread panics for it.
+    // If standard error is closed, nothing is logged, and no thread panics.
     let log = tracing_subscriber::fmt()
         .with_writer(io::stderr)
         .log_internal_errors(false)
         .with_max_level(level);
     log.with_target(false).init();
 
-    // Ctrl-C, SIGTERM and, in a cluster, the end of its process stop this one.
+    // Ctrl-C, SIGTERM and, in a cluster, the end of the cluster's process stop this process.
     let (stop, stopped) = mpsc::channel();
     stop_with_cluster(&args, stop.clone());
     let ask_to_stop = move || {
-        // Once the receiver is gone the broker is stopping already.
+        // If the receiver is gone, the broker is already stopping.
         let _ = stop.send(());
     };
     ctrlc::set_handler(ask_to_stop).context("cannot handle signals")?;
@@ -47,7 +47,7 @@ fn main() -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Says at each SIGUSR1 where the snapshots are; else the signal would end this process.
+/// Prints at each SIGUSR1 where the snapshots are; unhandled, the signal would end this process.
 fn show_no_snapshots() -> anyhow::Result<()> {
     write_on_usr1(|| "requests wait in node 1, the leader: send it SIGUSR1\n".to_owned())
 }

@@ -74,8 +74,7 @@ async fn run(args: Args) -> Result<ExitCode> {
     let serving = tokio::spawn(serving.into_future());
     spawn_blocking(move || stop.wait()).await?;
 
-    // Accept no new connections. Then the executor cancels the waits: requests are answered with
-    // 503.
+    // Accept no new connections; then the executor answers the waiting requests with 503.
     drop(end);
     orders.waits().shutdown(Duration::ZERO);
     let limit = args.shutdown_within.max(END_OF_SERVING);

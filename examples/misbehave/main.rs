@@ -1,8 +1,7 @@
 //! Provokes the alerts of docs/prometheus: misuses purgatories and timers in every way at once, and
 //! serves their metrics.
 //!
-//! `cargo run --release --example misbehave`, then open the addresses that it prints; Ctrl-C ends
-//! it.
+//! `cargo run --release --example misbehave`, then open what it serves; Ctrl-C ends it.
 
 use std::{fmt::Display, net::SocketAddr, sync::Arc, thread, time::Duration};
 

@@ -1,5 +1,5 @@
-//! One request: its version, header and body are decoded, and the function of its API is called. A
-//! new API is a row in [`APIS`] and an arm in [`handle`].
+//! Handles a request: decodes its version, header and body, and calls the function of its API. A
+//! new API is a row in [`APIS`] and an arm in [`dispatch`].
 
 use std::{net::SocketAddr, sync::mpsc::Receiver, time::Duration};
 
@@ -38,7 +38,7 @@ pub(crate) fn handle(
     let version = prefix.get_i16();
     let correlation_id = prefix.get_i32();
 
-    // An API or version that is not served ends the connection, but for the question for versions.
+    // An API or version that is not served ends the connection, except for ApiVersions.
     let api = APIS.iter().find(|api| api.key as i16 == key);
     let api = api.with_context(|| format!("API key {key} is not served"))?;
     let request = || format!("{:?} version {version}", api.key);
@@ -48,7 +48,7 @@ pub(crate) fn handle(
             "{} is not served",
             request()
         );
-        // KIP-511: answered in version 0, where the client finds the version to ask with.
+        // KIP-511: the answer, in version 0, tells the client the version to ask with.
         let (reply, answer) = Reply::new(client.connection, 0, correlation_id);
         reply.send(api_versions().with_error_code(ResponseError::UnsupportedVersion.code()));
         return Ok(answer);
@@ -93,7 +93,7 @@ fn dispatch(
     Ok(())
 }
 
-/// A request behind its header.
+/// The part of a request after its header.
 struct Body {
     frame: Bytes,
     version: i16,
@@ -111,7 +111,7 @@ pub(crate) fn millis(milliseconds: i32) -> Duration {
 }
 
 fn api_versions() -> ApiVersionsResponse {
-    // librdkafka infers features from these: see the table of APIs.
+    // librdkafka infers features from these versions: see the table of APIs.
     let mut versions = Vec::new();
     for api in &APIS {
         let version = ApiVersion::default()

@@ -83,14 +83,14 @@ pub struct Args {
     pub verbose: bool,
 }
 
-/// The program that this process is.
+/// The role of this process.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Role {
     /// A leader that listens at this address, with its followers inside this process.
     AllInOne(SocketAddr),
     /// The parent of a cluster's nodes, which are processes of their own.
     Cluster,
-    /// The leader of a cluster, which listens where the list of nodes says.
+    /// The leader of a cluster, which listens at its address in the list of nodes.
     Leader(SocketAddr),
     /// A follower of a cluster.
     Follower {
@@ -104,7 +104,7 @@ pub enum Role {
 impl Args {
     /// Returns the role that the arguments ask for.
     pub fn role(&self) -> Role {
-        // Neither of a node's two options comes alone.
+        // A node has both options or none.
         match (self.node, self.leader) {
             (Some(LEADER_ID), Some(listen)) => Role::Leader(listen),
             (Some(id), Some(leader)) => Role::Follower { id, leader },
@@ -113,7 +113,8 @@ impl Args {
         }
     }
 
-    /// Returns true for a node that `broker cluster` has started: it has that word, too.
+    /// Returns true for a node that `broker cluster` has started: its arguments have that word,
+    /// too.
     pub(crate) fn is_started_by_cluster(&self) -> bool {
         self.command.is_some() && self.node.is_some()
     }
@@ -127,7 +128,7 @@ impl Args {
     }
 }
 
-/// Parses the leader's address, of a list of all three nodes.
+/// Parses the leader's address from a list of all three nodes.
 fn leader_of(text: &str) -> Result<SocketAddr, String> {
     let leader = text
         .strip_prefix("1=")

@@ -1,5 +1,6 @@
-//! Record batches, opaque: the header is checked, offset and leader epoch are written, the records
-//! stay as the client compressed them. <https://kafka.apache.org/documentation/#recordbatch>
+//! Opaque record batches: the broker checks the header and writes offset and leader epoch; the
+//! records stay as the client compressed them.
+//! <https://kafka.apache.org/documentation/#recordbatch>
 
 use bytes::{Buf, Bytes, BytesMut};
 use kafka_protocol::ResponseError;
@@ -10,9 +11,10 @@ use crate::api::OrError;
 pub(crate) const CODECS: [&str; 5] = ["none", "gzip", "snappy", "lz4", "zstd"];
 
 const HEADER_BYTES: usize = 61;
-/// The length field counts what follows it: it ends at byte 12.
+/// The end of the length field, which counts the bytes after it.
 const LENGTH_END: usize = 12;
-/// The CRC covers what follows it, so offset and leader epoch can be written without touching it.
+/// The end of the CRC, which covers the bytes after it: writing offset and leader epoch keeps it
+/// valid.
 const CRC_END: usize = 21;
 /// The epoch of the only leader.
 const LEADER_EPOCH: i32 = 0;
@@ -33,7 +35,7 @@ pub(crate) struct IncomingBatch {
 pub(crate) struct RecordBatch {
     pub(crate) base_offset: i64,
     pub(crate) next_offset: i64,
-    /// Bytes of the log before it; the log it is appended to sets this.
+    /// Bytes of the log before the batch, set by the log that it is appended to.
     pub(crate) position: u64,
     pub(crate) bytes: Bytes,
 }
@@ -42,7 +44,7 @@ pub(crate) struct RecordBatch {
 /// must not keep a whole request in memory for the sake of one batch. A batch that announces more
 /// than `bytes_max` is answered with MESSAGE_TOO_LARGE.
 pub(crate) fn parse(mut records: &[u8], bytes_max: usize) -> OrError<Vec<IncomingBatch>> {
-    // One after the other: their lengths lead from batch to batch.
+    // The length of each batch tells where the next one begins.
     let mut batches = Vec::new();
     while !records.is_empty() {
         let (batch, rest) = split(records, bytes_max)?;
@@ -76,14 +78,14 @@ fn check(batch: &[u8]) -> OrError<IncomingBatch> {
     let header = batch
         .get(..HEADER_BYTES)
         .ok_or(ResponseError::CorruptMessage)?;
-    // The fields that are looked at, where the format has them.
+    // The header's fields that are checked, at their places in the format.
     let crc = (&header[17..]).get_u32();
     let attributes = (&header[CRC_END..]).get_i16();
     let last_offset_delta = (&header[23..]).get_i32();
     let records = (&header[57..]).get_i32();
     refuse!(crc32c::crc32c(&batch[CRC_END..]) != crc, CorruptMessage);
 
-    // Offsets are given by count, so the count must be true.
+    // Offsets are assigned by the count of records, so the count must be right.
     let counted = records >= 1 && last_offset_delta == records - 1;
     refuse!(
         !counted || attributes & (TRANSACTIONAL | CONTROL_BATCH) != 0,
@@ -100,7 +102,7 @@ fn check(batch: &[u8]) -> OrError<IncomingBatch> {
 }
 
 impl IncomingBatch {
-    /// Returns the batch as the leader wrote it, for a copy of its log.
+    /// Returns the batch as the leader wrote it, for a follower's log.
     pub(crate) fn replicated(self) -> RecordBatch {
         let base_offset = (&self.bytes[..8]).get_i64();
         self.assign(base_offset)
@@ -192,7 +194,7 @@ mod tests {
     fn malformed_batches_are_named() {
         let mut flipped = record_batch(3).to_vec();
         *flipped.last_mut().unwrap() ^= 1;
-        // Cut anywhere, or with a wrong bit: corrupt.
+        // A batch that is cut anywhere, or has a wrong bit, is corrupt.
         for end in 1..=flipped.len() {
             assert_eq!(
                 error(&flipped[..end]),
@@ -208,7 +210,7 @@ mod tests {
                 "length {length}"
             );
         }
-        // Whole, and yet nothing that a producer may send.
+        // These batches are whole, but no producer may send them.
         let magic_1 = changed(16, &[1]);
         let control = changed(21, &[0, 32]);
         let transactional = changed(21, &[0, 16]);

@@ -1,5 +1,5 @@
 //! A cluster of processes: `broker cluster` starts the nodes and does nothing else, so that it can
-//! end and reap them all, however one ends. `--node` runs one.
+//! end and reap them all, however one of them ends. `--node` runs one node.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -12,11 +12,10 @@ use example_support::Stop;
 use crate::partition::{FOLLOWER_IDS, LEADER_ID};
 use crate::{args::Args, replica_fetcher::Follower};
 
-/// Runs a follower until `stop` has a message. Its logs are in memory, so nothing is left to do
-/// then.
+/// Runs a follower until `stop` has a message. Its logs are in memory, so it has nothing to save.
 ///
 /// # Errors
-/// When the system gives no thread.
+/// When no thread can be started.
 pub fn run_follower(id: i32, leader: SocketAddr, args: &Args, stop: &Receiver<()>) -> Result<()> {
     let follower = Follower::new(id, args.pause_followers);
     let interval = args.follower_interval;
@@ -26,7 +25,7 @@ pub fn run_follower(id: i32, leader: SocketAddr, args: &Args, stop: &Receiver<()
     stop.recv().context("the signal handler is gone")
 }
 
-/// Stops a node of `broker cluster` when that ends: the node's standard input ends with it.
+/// Stops a node of `broker cluster` when that process ends: the node's standard input ends with it.
 pub fn stop_with_cluster(args: &Args, stop: Sender<()>) {
     if !args.is_started_by_cluster() {
         return;
@@ -34,18 +33,18 @@ pub fn stop_with_cluster(args: &Args, stop: Sender<()>) {
     thread::spawn(move || {
         // An error ends the input, too.
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
-        // Once the receiver is gone the node is stopping already.
+        // If the receiver is gone, the node is already stopping.
         let _ = stop.send(());
     });
 }
 
-/// The nodes that were started. Dropping this kills all of them, suspended ones too.
+/// The nodes that were started. Dropping this kills all of them, even suspended ones.
 struct Nodes(Vec<Child>);
 
 /// Runs all three nodes, until `stop` has a message or the leader ends.
 ///
 /// # Errors
-/// When a process cannot be started, or the leader did not end well.
+/// When a process cannot be started, or the leader ends with an error.
 pub fn run_cluster(args: &Args, stop: Receiver<()>) -> Result<()> {
     let mut nodes = Nodes(Vec::new());
     let mut out = io::stdout();
@@ -58,7 +57,7 @@ pub fn run_cluster(args: &Args, stop: Receiver<()>) -> Result<()> {
         drop(input);
     });
 
-    // Its first line has the address that the followers need.
+    // The leader's first line has the address that the followers need.
     for line in BufReader::new(output).lines() {
         let line = line?;
         if let Some(address) = line.strip_prefix("broker: listening on ") {
@@ -82,7 +81,7 @@ pub fn run_cluster(args: &Args, stop: Receiver<()>) -> Result<()> {
 }
 
 impl Nodes {
-    /// Starts this program with these arguments again, as a node.
+    /// Starts this program again with the same arguments, as a node.
     fn start(&mut self, id: i32, list: &str, out: Stdio) -> Result<&mut Child> {
         let mut command = Command::new(env::current_exe()?);
         command
@@ -97,7 +96,7 @@ impl Nodes {
 impl Drop for Nodes {
     fn drop(&mut self) {
         for node in &mut self.0 {
-            // An error: it has ended already.
+            // An error means that the node has already ended.
             if node.kill().is_ok() {
                 let _ = node.wait();
             }

@@ -1,7 +1,8 @@
-//! One connection, two threads. One reads a request, handles it and writes its response, then reads
-//! the next, as Kafka does. The other waits for the client's end alone, and cancels the request
-//! that waits then. Requests that a client sends ahead stay in the socket; its end is seen all the
-//! same, however many lie before it. Errors end this connection and nothing else.
+//! Serves a connection with two threads. One reads a request, handles it and writes its response,
+//! then reads the next, as Kafka does. The other only waits until the client closes its end, and
+//! then cancels the request that waits. Requests that a client sends ahead stay in the socket; the
+//! second thread sees the client's end however many lie before it. An error ends only its own
+//! connection.
 
 use std::io::{self, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -18,18 +19,18 @@ use rustix::event::{PollFd, PollFlags, poll};
 use crate::api::{self, Client};
 use crate::{frame::read_frame, replica_manager::ReplicaManager};
 
-/// A client that sends nothing for this long while it waits for nothing is disconnected (Kafka's
-/// `connections.max.idle.ms`).
+/// A client that sends nothing for this long, while none of its requests waits, is disconnected
+/// (Kafka's `connections.max.idle.ms`).
 const IDLE_MAX: Duration = Duration::from_secs(600);
-/// A client that takes nothing of a response for this long is disconnected.
+/// A client that reads nothing of a response for this long is disconnected.
 const WRITE_MAX: Duration = Duration::from_secs(30);
-/// The client has closed its end, whatever it sent before: Linux says so. Elsewhere the end is seen
-/// when both directions are closed.
+/// The flag for a client that has closed its end. Linux sets it whatever lies unread before the
+/// end; elsewhere the end is seen only when both directions are closed.
 #[cfg(target_os = "linux")]
 const CLIENT_END: PollFlags = PollFlags::RDHUP;
 #[cfg(not(target_os = "linux"))]
 const CLIENT_END: PollFlags = PollFlags::HUP;
-/// A connection's threads decode requests and encode responses: no recursion, no big values.
+/// The stack of a connection's threads, which only decode and encode: no recursion, no big values.
 pub(crate) const STACK_BYTES: usize = 256 << 10;
 
 /// Serves a connection until it ends, and logs why if that was the client's fault.
@@ -40,7 +41,7 @@ pub(crate) fn serve(connection: &Registered, manager: &ReplicaManager) {
         tracing::debug!("{peer}: closed");
         return;
     };
-    // An error of the socket is no fault; anything else is the client's.
+    // A socket error is not the client's fault; any other error is.
     if let Some(error) = reason.downcast_ref::<io::Error>() {
         tracing::debug!("{peer}: gone: {error}");
     } else {
@@ -68,7 +69,7 @@ fn requests(connection: &Registered, manager: &ReplicaManager) -> Result<()> {
             .stack_size(STACK_BYTES);
         watcher.spawn_scoped(scope, || {
             wait_for_end(stream);
-            // The flag before the cancel: a request parked after the cancel sees the flag.
+            // Set the flag before the cancel: a request parked after the cancel sees the flag.
             gone.store(true, SeqCst);
             cancel();
         })?;
@@ -80,17 +81,17 @@ fn requests(connection: &Registered, manager: &ReplicaManager) -> Result<()> {
             }
             answered
         });
-        // Ends the watcher, too.
+        // The shutdown also ends the watcher.
         let _: io::Result<()> = stream.shutdown(Shutdown::Both);
         ended
     })
 }
 
-/// Waits until the client has closed its end, or the broker has. Nothing is read.
+/// Waits until the client has closed its end, or the broker has closed its own. Reads nothing.
 fn wait_for_end(stream: &TcpStream) {
     let mut watched = [PollFd::new(stream, CLIENT_END)];
-    // A signal interrupts the wait. Any other error leaves a client that cannot be watched: it is
-    // taken for one that is gone.
+    // Wait again if a signal interrupts. After any other error the client cannot be watched, and
+    // counts as gone.
     while let Err(rustix::io::Errno::INTR) = poll(&mut watched, None) {}
 }
 
@@ -104,7 +105,7 @@ fn answer(
     let mut writer = stream;
     while let Some(frame) = read_frame(&mut reader, frame_max)? {
         let answered = contained(|| handle(frame))?;
-        // The request waits here, in a purgatory or not at all.
+        // The thread waits here for the answer, for as long as the request is parked.
         let answer = answered.recv().context("an answer is lost")?;
         if let Some(response) = answer {
             writer.write_all(&contained(response)?)?;
@@ -113,8 +114,8 @@ fn answer(
     Ok(())
 }
 
-/// Turns a panic into an error. The decoder is a dependency: a panic on the bytes of a client,
-/// which the panic hook reports, must be no more than the end of that client's connection.
+/// Turns a panic into an error. The decoder is a dependency: if it panics on a client's bytes,
+/// which the panic hook reports, only that client's connection must end.
 fn contained<T>(request: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(request)).unwrap_or_else(|_| Err(anyhow!("panicked")))
 }
@@ -126,7 +127,7 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 /// bounded time.
 pub(crate) struct Connections {
     open: Mutex<Open>,
-    /// Notified when one of them ends.
+    /// Notified when a connection ends.
     ended: Condvar,
 }
 
@@ -140,13 +141,13 @@ struct Open {
 pub(crate) struct Registered {
     stream: Arc<TcpStream>,
     peer: SocketAddr,
-    /// Never used again.
+    /// The connection's id, never reused.
     id: u64,
     connections: Arc<Connections>,
 }
 
 impl Connections {
-    /// Starts without connections, with places for so many.
+    /// Makes an empty set with places for `connections_max` connections.
     pub(crate) fn new(connections_max: usize) -> Arc<Connections> {
         let open = Open {
             streams: HashMap::new(),
@@ -158,7 +159,8 @@ impl Connections {
         })
     }
 
-    /// Takes a place for a connection; `None` if no more may be open, and the stream is closed.
+    /// Takes a place for a connection; if no more may be open, closes the stream and returns
+    /// `None`.
     pub(crate) fn register(
         self: &Arc<Self>,
         stream: TcpStream,
@@ -185,10 +187,10 @@ impl Connections {
         self.open.lock().cut(Shutdown::Both);
     }
 
-    /// Waits for every connection to write the response it is at, then cuts off those that did not
+    /// Waits for every connection to write its current response, then cuts off those that did not
     /// end within `bound`.
     pub(crate) fn shut(&self, bound: Duration) {
-        // No new connection, no further request: a connection ends with the response it is at.
+        // Refuse new connections and further requests: a connection ends with its current response.
         let mut open = self.open.lock();
         open.connections_max = 0;
         open.cut(Shutdown::Read);
@@ -204,7 +206,7 @@ impl Connections {
 impl Open {
     fn cut(&self, how: Shutdown) {
         for stream in self.streams.values() {
-            // An error: it is gone already.
+            // An error means that the connection is already gone.
             let _: io::Result<()> = stream.shutdown(how);
         }
     }

@@ -1,8 +1,8 @@
 //! Fetch: a long poll that waits until there is enough to read. ListOffsets: where to begin.
 //!
 //! A consumer reads up to the high watermark. A follower (`replica_id` ≥ 0) reads to the log end,
-//! and the offset it asks for shows the leader what it has. No fetch sessions: `session_id` is
-//! always 0.
+//! and the offset it asks for shows the leader what it has. There are no fetch sessions:
+//! `session_id` is always 0.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,17 +18,18 @@ use crate::replica_manager::{ReplicaManager, park};
 use crate::topics::{Topics, WatchKey};
 use crate::{api::OrError, api::millis, partition::FollowerFetch, partition::UpTo, reply::Reply};
 
-/// Bytes of records in one response (Kafka's `replica.fetch.max.bytes` and `fetch.max.bytes`).
+/// The most bytes of records in a response (Kafka's `replica.fetch.max.bytes`, `fetch.max.bytes`).
 pub(crate) const FETCH_BYTES_MAX: usize = 1 << 20;
 
-/// The longest wait of a fetch. A longer `max_wait_ms` is cut down to it, without an error. It is
-/// the most that librdkafka lets its users ask for (`fetch.wait.max.ms`).
+/// The longest wait of a fetch; a longer `max_wait_ms` is shortened to it without an error.
+/// librdkafka does not let its users ask for more (`fetch.wait.max.ms`).
 pub(crate) const LONG_POLL_MAX: Duration = Duration::from_secs(300);
 
-/// A fetch that waits for `min_bytes` over all its partitions together. It is checked when one of
-/// them has something new (the high watermark, for a follower the log end, has advanced), a
-/// consumer's also when records were deleted by request, and expires after `max_wait_ms`, at most
-/// [`LONG_POLL_MAX`]. However it ends, it is answered with what there is.
+/// A fetch that waits for `min_bytes` over all its partitions together. It is checked when a
+/// partition has something new: the high watermark, or for a follower the log end, has advanced. A
+/// consumer's fetch is also checked when records were deleted by request. A fetch expires after
+/// `max_wait_ms`, at most [`LONG_POLL_MAX`]. However it ends, the answer has the records that are
+/// there.
 pub(crate) struct DelayedFetch {
     request: FetchRequest,
     topics: Arc<Topics>,
@@ -40,7 +41,7 @@ pub(crate) fn fetch(manager: &ReplicaManager, request: FetchRequest, reply: Repl
     let max_wait = millis(request.max_wait_ms).min(LONG_POLL_MAX);
     let mut watermarks = Vec::new();
     for (topic, asked) in partitions_of(&request) {
-        // A partition that is not there is an error, which the first check finds.
+        // An unknown partition is an error, which the first check finds.
         let Ok(partition) = manager.topics.partition(topic, asked.partition) else {
             continue;
         };
@@ -49,7 +50,7 @@ pub(crate) fn fetch(manager: &ReplicaManager, request: FetchRequest, reply: Repl
             UpTo::HighWatermark => WatchKey::HighWatermark(key),
             UpTo::LogEnd => WatchKey::LogEnd(key),
         };
-        // A follower's offset says what it has, before it waits for more.
+        // Note what a follower has, which its offset says, before it waits for more.
         if up_to(&request) == UpTo::LogEnd {
             let fetch = FollowerFetch {
                 id: request.replica_id.0,
@@ -76,8 +77,9 @@ pub(crate) fn fetch(manager: &ReplicaManager, request: FetchRequest, reply: Repl
 }
 
 impl DelayedOperation for DelayedFetch {
-    /// Completes when enough is there, or an error, or a consumer asks for nothing: then there is
-    /// nothing to wait for. A follower that knows no partition yet waits for its timeout.
+    /// Completes when there is enough to read, when a partition has an error, or when a consumer
+    /// asks for no partition and so has nothing to wait for. A follower that knows no partition yet
+    /// waits for its timeout.
     fn try_complete(&mut self) -> bool {
         let request = &self.request;
         let is_consumer = request.replica_id.0 < 0;
@@ -110,8 +112,8 @@ impl DelayedOperation for DelayedFetch {
     }
 }
 
-/// Reads what is there now, `max_bytes` of it; the first batch comes whatever its size, so that a
-/// consumer is never stuck before a large one (KIP-74).
+/// Reads the records that are there now, up to `max_bytes`. The first batch is returned whatever
+/// its size, so that a consumer is never stuck before a large one (KIP-74).
 fn read(topics: &Topics, request: FetchRequest) -> FetchResponse {
     let mut budget = Budget {
         up_to: up_to(&request),
@@ -130,12 +132,12 @@ fn read(topics: &Topics, request: FetchRequest) -> FetchResponse {
     FetchResponse::default().with_responses(responses)
 }
 
-/// The space for records in a response.
+/// The space that is left for records in a response.
 struct Budget {
     up_to: UpTo,
     /// The bytes that still fit.
     bytes: usize,
-    /// No partition had records yet.
+    /// No records have been read yet.
     is_empty: bool,
 }
 
@@ -154,11 +156,11 @@ impl Budget {
             Err(error) => return data.with_error_code(error.code()),
         };
 
-        // The records before the offsets: a watermark may be newer than the records beside it.
+        // Read the records before the offsets: a watermark may be newer than the records beside it.
         let bytes = size(asked.partition_max_bytes).min(self.bytes);
         let read = partition.read(asked.fetch_offset, self.up_to, bytes, self.is_empty);
         let offsets = partition.offsets();
-        // With an error, too: a follower whose offset is gone learns where to go on.
+        // Set this even with an error: a follower whose offset is gone learns where to go on.
         data.log_start_offset = offsets.log_start;
         let batches = match read {
             Ok(batches) => batches,
@@ -202,8 +204,8 @@ fn size(bytes: i32) -> usize {
     usize::try_from(bytes).unwrap_or(0)
 }
 
-/// Answers with the earliest offset (timestamp -2) or the latest (-1); batches are not opened, so
-/// there is no other time to ask for.
+/// Answers with the earliest offset (timestamp -2) or the latest (-1). Other times are refused,
+/// since batches are not opened.
 pub(crate) fn list_offsets(topics: &Topics, request: ListOffsetsRequest) -> ListOffsetsResponse {
     let mut responses = Vec::new();
     for topic in request.topics {

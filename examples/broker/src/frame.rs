@@ -1,5 +1,5 @@
-//! Framing: a big-endian length, then that many bytes. The length comes from a stranger, so it is
-//! checked first, and memory is taken for the bytes that really arrive.
+//! Framing: a big-endian length, then that many bytes. The length is not to be trusted: it is
+//! checked first, and memory is allocated only for bytes that arrive.
 
 use std::io::Read;
 
@@ -9,10 +9,10 @@ use bytes::Bytes;
 /// API key, API version and correlation id: no request is shorter.
 pub(crate) const PREFIX_BYTES: usize = 8;
 
-/// Reads the next request, without its length; `None`: the connection ended between two requests.
-/// An error is an [`std::io::Error`], or else the client's fault.
+/// Reads the next request, without its length; `None` if the connection ended between two requests.
+/// An error other than an [`std::io::Error`] is the client's fault.
 pub(crate) fn read_frame(reader: &mut impl Read, bytes_max: u32) -> Result<Option<Bytes>> {
-    // The end of the stream is an end between two requests only before the first byte.
+    // Only a stream that ends before the first byte ends between two requests.
     let mut prefix = Vec::new();
     reader.by_ref().take(4).read_to_end(&mut prefix)?;
     let length = match <[u8; 4]>::try_from(prefix.as_slice()) {
@@ -61,7 +61,7 @@ mod tests {
             1024,
             "the limit itself is allowed"
         );
-        // Too short for any request, too long, and cut.
+        // Lengths too short for any request, lengths too long, and frames that are cut.
         for length in [i32::MIN, -1, 0, 2, 7] {
             assert!(
                 read(length, &[0; 16]).unwrap_err().starts_with("malformed"),

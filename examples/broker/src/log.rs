@@ -17,12 +17,12 @@ pub(crate) struct Log {
     pub(crate) size_bytes: usize,
 }
 
-/// Memory that a batch takes beside its bytes.
+/// The memory that a batch takes besides its bytes.
 const OVERHEAD_BYTES: usize = 128;
 
 impl Log {
     pub(crate) fn append(&mut self, mut batch: RecordBatch) {
-        // The first batch of a log that starts inside it begins before the log does.
+        // A log may start inside its first batch, which then begins before the log does.
         debug_assert!((batch.base_offset..batch.next_offset).contains(&self.log_end_offset));
         batch.position = self.end_position;
         self.end_position += batch.bytes.len() as u64;
@@ -31,13 +31,14 @@ impl Log {
         self.batches.push_back(batch);
     }
 
-    /// Returns the batches from the one with `offset` on that end at `end_offset` or before.
+    /// Returns the batches from the one with `offset` on, as far as they end at `end_offset` or
+    /// before.
     pub(crate) fn read(&self, offset: i64, end_offset: i64) -> impl Iterator<Item = &RecordBatch> {
         let batches = self.batches.range(self.index(offset)..);
         batches.take_while(move |batch| batch.next_offset <= end_offset)
     }
 
-    /// Returns the number of bytes that [`Log::read`] has there. O(log n) for n batches.
+    /// Returns the number of bytes that [`Log::read`] would return. O(log n) for n batches.
     pub(crate) fn bytes_between(&self, offset: i64, end_offset: i64) -> u64 {
         // Positions are bytes since the log began, so a difference is a size.
         let position = |offset| {
@@ -49,7 +50,7 @@ impl Log {
 
     /// Drops the oldest batches below `offset` while the log is larger than `bytes_max`.
     pub(crate) fn trim(&mut self, offset: i64, bytes_max: usize) {
-        // Oldest first, whole batches, and none that is still needed.
+        // Drop whole batches, oldest first, and none that is still needed.
         while self.size_bytes > bytes_max
             && let Some(batch) = self
                 .batches
@@ -60,8 +61,8 @@ impl Log {
         }
     }
 
-    /// Drops the batches below `offset`; the batch that has it stays. A log that ends before it was
-    /// left behind, and starts again there.
+    /// Drops the batches below `offset`; the batch that contains it stays. A log that ends before
+    /// `offset` was left behind, and starts again there.
     pub(crate) fn start_at(&mut self, offset: i64) {
         self.trim(offset, 0);
         self.log_start_offset = self.log_start_offset.max(offset);

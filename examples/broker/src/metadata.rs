@@ -1,5 +1,5 @@
-//! Metadata: the leader of each partition. Asking for a topic makes it, as Kafka does with
-//! `auto.create.topics.enable`. CreateTopics makes one as it is asked to.
+//! Metadata tells the leader of each partition, and makes topics that are asked for, as Kafka does
+//! with `auto.create.topics.enable`. CreateTopics makes topics with a given number of partitions.
 
 use std::{collections::HashSet, net::SocketAddr, sync::Arc};
 
@@ -13,8 +13,8 @@ use crate::topics::{Topic, Topics};
 use crate::{api::OrError, replica_manager::ReplicaManager, reply::Reply};
 
 /// Answers with the one broker and the topics asked for. Topics are made now, and described when
-/// the answer is written. `address` is the one that this client connected to, so it is the broker's
-/// address in the answer.
+/// the answer is written. The broker's address in the answer is `address`, which this client
+/// connected to.
 pub(crate) fn metadata(
     manager: &ReplicaManager,
     request: MetadataRequest,
@@ -23,10 +23,11 @@ pub(crate) fn metadata(
 ) {
     let topics = Arc::clone(&manager.topics);
     let cluster_id = StrBytes::from_string(manager.cluster_id.clone());
-    // No list stands for all topics; which those are is looked up when the answer is made.
+    // A missing list stands for all topics, which are looked up when the answer is made.
     let may_create = request.allow_auto_topic_creation;
     let asked = request.topics.map(|asked| {
-        // Each topic once, as in Kafka: its description may be thousands of times its name.
+        // Find each topic once, as in Kafka: its description may be thousands of times as long as
+        // its name.
         let mut names = HashSet::new();
         let mut found = Vec::new();
         for topic in asked {
@@ -98,11 +99,11 @@ fn described(topic: &Topic) -> MetadataResponseTopic {
         .with_partitions(partitions)
 }
 
-/// Makes topics with as many partitions as each says, and all three replicas; other replication
-/// factors, assignments of replicas and configurations are refused.
+/// Makes topics with the partitions that are asked for, and all three replicas; refuses other
+/// replication factors, assignments of replicas and configurations.
 pub(crate) fn create_topics(topics: &Topics, request: CreateTopicsRequest) -> CreateTopicsResponse {
     let result = |topic: CreatableTopic| {
-        // To validate only is not offered, so it is an error, not a silent yes.
+        // Validation without creation is not offered: it gets an error, not a silent yes.
         let created = if request.validate_only {
             Err(ResponseError::InvalidRequest)
         } else {

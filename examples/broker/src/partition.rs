@@ -1,13 +1,14 @@
-//! One partition at its leader: the log, and the two watermarks that the replicas' progress gives
-//! it.
+//! One partition at its leader: the log, and the two watermarks that follow from the replicas'
+//! progress.
 //!
 //! *High watermark*: the smallest log end offset over the in-sync replicas; it stands still while
-//! fewer than `min.insync.replicas` are (as in Kafka since 3.7). *Low watermark*: the smallest log
-//! start offset over them. Neither ever goes back. *Epoch* of a follower: the connection by which it
-//! fetches. When that ends its log may have gone with its process, so it is in sync no more.
+//! fewer than `min.insync.replicas` are in sync (as in Kafka since 3.7). *Low watermark*: the
+//! smallest log start offset over the in-sync replicas. Neither ever goes back. *Epoch* of a
+//! follower: the connection by which it fetches. When that ends, the follower's log may have gone
+//! with its process, so the follower is no longer in sync.
 //!
-//! Everything here is one lock and no waiting; a caller that advances a watermark signals it to the
-//! purgatories afterwards, without this lock.
+//! Everything here takes one lock and never waits; a caller that advances a watermark signals it to
+//! the purgatories afterwards, without this lock.
 
 use parking_lot::Mutex;
 
@@ -18,7 +19,7 @@ use crate::{
 
 pub(crate) const LEADER_ID: i32 = 1;
 pub(crate) const FOLLOWER_IDS: [i32; 2] = [2, 3];
-/// Lagging followers are looked for this many times in `--replica-lag-time-max-ms`, as in Kafka.
+/// The number of checks for lagging followers in `--replica-lag-time-max-ms`, as in Kafka.
 pub(crate) const LAG_PERIODS: u32 = 2;
 
 pub(crate) struct Partition {
@@ -37,7 +38,7 @@ struct State {
 
 pub(crate) struct Appended {
     pub(crate) base_offset: i64,
-    /// The log end after the append: what the high watermark must reach.
+    /// The log end after the append, which the high watermark must reach.
     pub(crate) required_offset: i64,
     pub(crate) log_start_offset: i64,
     /// True if a watermark advanced.
@@ -45,7 +46,7 @@ pub(crate) struct Appended {
 }
 
 pub(crate) struct Deleted {
-    /// The log start after the deletion: what the low watermark must reach.
+    /// The log start after the deletion, which the low watermark must reach.
     pub(crate) required_offset: i64,
     /// True if a watermark advanced.
     pub(crate) advanced: bool,
@@ -64,9 +65,9 @@ pub(crate) struct FollowerFetch {
 /// The offset up to which a fetch may read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UpTo {
-    /// Consumers: what every in-sync replica has.
+    /// For consumers: the records that every in-sync replica has.
     HighWatermark,
-    /// Followers.
+    /// For followers: all records.
     LogEnd,
 }
 
@@ -88,14 +89,14 @@ impl Partition {
         }
     }
 
-    /// Appends all batches, or none. NOT_ENOUGH_REPLICAS: all in-sync replicas shall have them, and
-    /// these are fewer than the minimum. KAFKA_STORAGE_ERROR: the log is full of records that are
-    /// not replicated yet.
+    /// Appends all batches, or none. NOT_ENOUGH_REPLICAS: with `acks_all`, fewer replicas than the
+    /// minimum are in sync. KAFKA_STORAGE_ERROR: the log is full of records that are not replicated
+    /// yet.
     pub(crate) fn append(&self, batches: Vec<IncomingBatch>, acks_all: bool) -> OrError<Appended> {
         let mut state = self.state.lock();
         let too_few = state.replicas.in_sync() < self.in_sync_min();
         refuse!(acks_all && too_few, NotEnoughReplicas);
-        // The offset of the first record, before the append moves the end.
+        // Read the offset of the first record before the append moves the end.
         let base_offset = state.log.log_end_offset;
         state.append(batches, self.config.max_log)?;
         Ok(Appended {
@@ -119,8 +120,8 @@ impl Partition {
         state.advance(self.in_sync_min())
     }
 
-    /// Takes a follower out of the in-sync set whose connection has ended. Returns true if a watermark
-    /// advanced.
+    /// Takes the follower whose connection has ended out of the in-sync set. Returns true if a
+    /// watermark advanced.
     pub(crate) fn end_connection(&self, connection: u64) -> bool {
         let mut state = self.state.lock();
         let removed = state.replicas.end_connection(connection);
@@ -147,9 +148,9 @@ impl Partition {
         })
     }
 
-    /// Reads whole batches from the one with `offset` on, up to `bytes_max`; with `at_least_one`
-    /// the first even if it is larger. An offset outside the log is OFFSET_OUT_OF_RANGE; one inside
-    /// it but past `up_to` reads nothing yet.
+    /// Reads whole batches from the one with `offset` on, up to `bytes_max`; with `at_least_one`,
+    /// the first batch even if it is larger. An offset outside the log is OFFSET_OUT_OF_RANGE; an
+    /// offset inside it but past `up_to` reads nothing yet.
     pub(crate) fn read(
         &self,
         offset: i64,
@@ -183,8 +184,8 @@ impl Partition {
         self.state.lock().offsets()
     }
 
-    /// Begins the next lag period, and takes out of the in-sync set each follower that was behind
-    /// for [`LAG_PERIODS`] whole ones. Returns true if a watermark advanced.
+    /// Begins the next lag period. Each follower that was behind for [`LAG_PERIODS`] whole periods
+    /// is taken out of the in-sync set. Returns true if a watermark advanced.
     pub(crate) fn shrink_in_sync(&self) -> bool {
         let mut state = self.state.lock();
         let log_end = state.log.log_end_offset;
@@ -211,10 +212,10 @@ impl Partition {
 
 impl State {
     fn append(&mut self, batches: Vec<IncomingBatch>, log_bytes_max: usize) -> OrError<()> {
-        // Only replicated records make room.
+        // Only replicated records may be dropped to make room.
         self.log.trim(self.high_watermark, log_bytes_max);
         refuse!(self.log.size_bytes > log_bytes_max, KafkaStorageError);
-        // Before the append: a follower with the whole log is behind from here on.
+        // Note this before the append: a follower with the whole log is behind from here on.
         self.replicas.note_caught_up(self.log.log_end_offset);
         for batch in batches {
             self.log.append(batch.assign(self.log.log_end_offset));
@@ -260,20 +261,20 @@ impl State {
 /// which are in sync.
 #[derive(Default)]
 struct Replicas {
-    /// In the order of [`FOLLOWER_IDS`].
+    /// The followers, in the order of [`FOLLOWER_IDS`].
     followers: [FollowerState; FOLLOWER_IDS.len()],
-    /// The number of checks for lagging replicas: no clock is read.
+    /// The number of checks for lagging replicas, which stands for the time: no clock is read.
     lag_period: u64,
 }
 
 #[derive(Default)]
 struct FollowerState {
-    /// Once it has fetched, the lowest number of a connection whose fetches count.
+    /// The lowest number of a connection whose fetches count; `None` before the first fetch.
     epoch: Option<u64>,
     log_start: i64,
     log_end: i64,
     out_of_sync: bool,
-    /// The lag period in which it last had the whole log.
+    /// The lag period in which the follower last had the whole log.
     caught_up: u64,
     /// The leader's log end at its last fetch.
     leader_end_seen: i64,
@@ -286,17 +287,17 @@ impl FollowerState {
     fn note_fetch(&mut self, fetch: FollowerFetch, leader: Offsets, lag_period: u64) {
         let epoch = Some(fetch.connection);
         if epoch < self.epoch {
-            return; // of a process that may be gone
+            return; // the fetch is of a process that may be gone
         }
-        // Over another connection it may be another process: it has to catch up first.
+        // A fetch over another connection may be of another process, which has to catch up first.
         self.out_of_sync |= epoch > self.epoch;
         self.epoch = epoch;
         // A follower may claim more than the leader has: that does not count.
         self.log_start = fetch.log_start;
         self.log_end = fetch.log_end.min(leader.log_end);
         self.out_of_sync &= fetch.log_end < leader.high_watermark;
-        // Under load it is always a fetch behind: the log end that it saw at the fetch before
-        // counts.
+        // Under load a follower is always a fetch behind, so the leader's log end at the previous
+        // fetch counts.
         if fetch.log_end >= self.leader_end_seen {
             self.caught_up = self.caught_up.max(self.seen_in);
         }
@@ -336,7 +337,7 @@ impl Replicas {
     /// Notes a fetch, which is answered with the offsets of the `leader`.
     fn note_fetch(&mut self, fetch: FollowerFetch, leader: Offsets) {
         let lag_period = self.lag_period;
-        // Any other id is a stranger's: it changes nothing.
+        // A fetch with any other id changes no follower.
         let index = FOLLOWER_IDS
             .iter()
             .position(|follower| *follower == fetch.id);
@@ -346,15 +347,15 @@ impl Replicas {
         self.note_caught_up(leader.log_end);
     }
 
-    /// Takes the follower out of the in-sync set whose latest fetch came over this connection; returns
-    /// its id.
+    /// Takes the follower whose latest fetch came over this connection out of the in-sync set;
+    /// returns its id.
     fn end_connection(&mut self, connection: u64) -> Vec<i32> {
         let mut removed = Vec::new();
         for (id, follower) in FOLLOWER_IDS.into_iter().zip(&mut self.followers) {
             if follower.epoch != Some(connection) {
                 continue;
             }
-            // A fetch that was sent before the end may still come.
+            // A fetch that was sent before the end may still come; it does not count.
             follower.epoch = Some(connection + 1);
             if !follower.out_of_sync {
                 follower.out_of_sync = true;
@@ -364,7 +365,7 @@ impl Replicas {
         removed
     }
 
-    /// Notes the present lag period for each follower that has the whole log.
+    /// Notes the current lag period for each follower that has the whole log.
     fn note_caught_up(&mut self, leaders_end: i64) {
         for follower in &mut self.followers {
             if follower.log_end == leaders_end {
@@ -378,7 +379,7 @@ impl Replicas {
         self.note_caught_up(leaders_end);
         self.lag_period += 1;
         let mut removed = Vec::new();
-        // Behind for whole periods only: a follower that came late to this one is not late yet.
+        // Only whole periods count: a follower that fell behind within a period is not late yet.
         for (id, follower) in FOLLOWER_IDS.into_iter().zip(&mut self.followers) {
             let lags = self.lag_period - follower.caught_up > u64::from(LAG_PERIODS);
             if lags && !follower.out_of_sync {

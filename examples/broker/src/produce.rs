@@ -1,6 +1,6 @@
-//! Produce: append to the leaders, then answer at once (acks=1), never (acks=0), or when the
-//! in-sync replicas have it (acks=all). DeleteRecords: the leader deletes at once; the answer waits
-//! for the followers.
+//! Produce appends to the leader's logs, and is answered at once (acks=1), never (acks=0), or when
+//! the in-sync replicas have the records (acks=all). DeleteRecords deletes at the leader at once;
+//! its answer waits for the followers.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -18,14 +18,15 @@ use crate::{api::millis, reply::Reply, server::Counters};
 
 const ACKS_ALL: i16 = -1;
 
-/// An acks=all produce that waits until the in-sync replicas have what it appended.
+/// An acks=all produce that waits until the in-sync replicas have its records.
 ///
-/// One operation for the whole request, checked when the high watermark of one of its partitions
-/// has advanced.
+/// It is one operation for the whole request, checked when the high watermark of one of its
+/// partitions has advanced.
 pub(crate) type DelayedProduce = DelayedAnswer<ProduceResponse>;
 
-/// Appends, and parks what must wait. A produce with acks=0 is not answered; when it failed that is
-/// an error, and the connection is closed, as in Kafka: the client has no other way to learn of it.
+/// Appends the records, and parks the answer if it must wait. A produce with acks=0 is not
+/// answered; if it fails, this returns an error and the connection is closed, as in Kafka: the
+/// client has no other way to learn of the failure.
 pub(crate) fn produce(
     manager: &ReplicaManager,
     request: ProduceRequest,
@@ -34,7 +35,7 @@ pub(crate) fn produce(
     let acks = request.acks;
     let timeout = millis(request.timeout_ms);
     let (response, waits) = append(manager, request);
-    // No response, at once, or when the replicas have it.
+    // Send no response, send it at once, or when the replicas have the records.
     if acks == 0 {
         let topics = response.responses.iter();
         let mut statuses = topics.flat_map(|topic| &topic.partition_responses);
@@ -50,8 +51,8 @@ pub(crate) fn produce(
     Ok(())
 }
 
-/// Appends what the request has for each partition. Returns the response, and the partitions in it
-/// that wait for their replicas.
+/// Appends the request's records to their partitions. Returns the response, and the partitions in
+/// it that wait for their replicas.
 fn append(manager: &ReplicaManager, request: ProduceRequest) -> (ProduceResponse, Vec<Wait>) {
     let mut response = ProduceResponse::default();
     let mut waits = Vec::new();
@@ -66,7 +67,7 @@ fn append(manager: &ReplicaManager, request: ProduceRequest) -> (ProduceResponse
                     status.base_offset = appended.base_offset;
                     status.log_start_offset = appended.log_start_offset;
                     if request.acks == ACKS_ALL {
-                        // Stays if the wait times out.
+                        // This error stays if the wait times out.
                         status.error_code = ResponseError::RequestTimedOut.code();
                         waits.push(Wait {
                             place: Place {
@@ -100,7 +101,7 @@ impl Statuses for ProduceResponse {
         if partition.offsets().high_watermark < offset {
             return false;
         }
-        // The promise of acks=all, audited: what is acknowledged is in the in-sync followers' logs.
+        // Audit the promise of acks=all: the in-sync followers' logs have all acknowledged records.
         if !all_have(followers, partition, offset) {
             counters.lock().acked_before_replicated += 1;
             let key = &partition.key;
@@ -117,11 +118,12 @@ impl Statuses for ProduceResponse {
     }
 }
 
-/// A deletion that waits until the in-sync replicas have deleted what the leader deleted: until the
-/// low watermark of each partition is there.
+/// A deletion that waits until the in-sync replicas have deleted the leader's deleted records:
+/// until each partition's low watermark is high enough.
 pub(crate) type DelayedDeleteRecords = DelayedAnswer<DeleteRecordsResponse>;
 
-/// Deletes at the leader, and parks the answer until the in-sync followers have deleted, too.
+/// Deletes records at the leader, and parks the answer until the in-sync followers have deleted
+/// them.
 pub(crate) fn delete_records(
     manager: &ReplicaManager,
     request: DeleteRecordsRequest,
@@ -146,7 +148,7 @@ pub(crate) fn delete_records(
                         partition,
                         required_offset,
                     });
-                    // Stays if the wait times out.
+                    // This error stays if the wait times out.
                     ResponseError::RequestTimedOut
                 }
                 Err(error) => error,
@@ -180,9 +182,9 @@ impl Statuses for DeleteRecordsResponse {
     }
 }
 
-/// Hands out a producer id, so that clients that are idempotent by default go on. Their sequence
-/// numbers are not looked at: a batch that comes again is appended again. Transactions are refused
-/// with an error that clients do not retry.
+/// Hands out a producer id, so that clients that are idempotent by default go on. Sequence numbers
+/// are ignored: a batch that comes again is appended again. Transactions are refused with an error
+/// that clients do not retry.
 pub(crate) fn init_producer_id(
     manager: &ReplicaManager,
     request: &InitProducerIdRequest,

@@ -1,15 +1,15 @@
-//! A follower replica: it asks the leader for its topics (`Metadata`) and fetches every partition
-//! of them, over one connection, as any client would. It is a thread beside the leader, or a
+//! A follower replica: it asks the leader for its topics (`Metadata`) and fetches all their
+//! partitions, over one connection, as any client would. It is a thread beside the leader, or a
 //! process of its own (`--node`). The `replica_id` in its `Fetch` makes it a replica: the leader
-//! takes the offsets it asks for as what it has, and so learns of its progress from its *next*
-//! fetch.
+//! takes the offsets that it asks for as its log ends, and so learns of its progress from its
+//! *next* fetch.
 //!
 //! Its fetches are long polls, so an idle follower waits in the leader's purgatory. It looks for
 //! topics whenever a fetch brought nothing, and every few fetches in any case, so a new topic is
 //! followed a tenth of a second later. Its logs are in memory: a follower that is started again, or
-//! finds another leader, begins anew; one that only lost its connection goes on. The leader cannot tell
-//! the two: without its connection a follower does not count as in sync until it has caught up. It
-//! serves no clients.
+//! finds another leader, begins anew; a follower that only lost its connection goes on. The leader
+//! cannot tell the two apart: once its connection is lost, a follower does not count as in sync
+//! until it has caught up. A follower serves no clients.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::{io::BufReader, io::Write, net::SocketAddr, net::TcpStream};
@@ -30,10 +30,10 @@ use crate::{
     log::Log, partition::Partition, topics::TopicPartition,
 };
 
-/// The longest wait of a fetch at the leader: as long as a deletion or a new topic may go
+/// The longest wait of a fetch at the leader: for this long a deletion or a new topic may go
 /// unnoticed.
 const FETCH_WAIT_MAX: Duration = Duration::from_millis(100);
-/// After this many fetches that each brought something, the topics are looked up again.
+/// The number of fetches with news after which the topics are looked up again.
 const FETCHES_PER_METADATA: usize = 16;
 /// The pause between two attempts to reach the leader.
 const RECONNECT_AFTER: Duration = Duration::from_millis(100);
@@ -47,7 +47,7 @@ pub(crate) struct Follower {
     pub(crate) id: i32,
     /// True while it fetches nothing.
     pub(crate) paused: AtomicBool,
-    /// The log of each partition, as far as it has the leader's.
+    /// The log of each partition: a copy of the leader's, as far as it goes.
     logs: DashMap<TopicPartition, Log>,
 }
 
@@ -60,13 +60,13 @@ impl Follower {
         }
     }
 
-    /// Returns the offsets that its log of a partition has.
+    /// Returns the offsets that the follower's log of a partition has.
     pub(crate) fn offsets(&self, key: &TopicPartition) -> Range<i64> {
         let log = self.logs.get(key);
         log.map_or(0..0, |log| log.log_start_offset..log.log_end_offset)
     }
 
-    /// Appends what a fetch brought; returns true if that was news.
+    /// Appends the batches of a fetch; returns true if that was news.
     pub(crate) fn append(
         &self,
         key: &TopicPartition,
@@ -90,7 +90,7 @@ impl Follower {
         let mut cluster = None;
         while !stop.is_raised() {
             let result = self.follow_connection(leader, &mut cluster, stop, interval);
-            // A stop ends the connection, too: that is no failure.
+            // A stop also ends the connection, which is no failure.
             if let Err(reason) = result
                 && !stop.is_raised()
             {
@@ -100,7 +100,7 @@ impl Follower {
         }
     }
 
-    /// Follows the leader over one connection. Its logs are those of `cluster`.
+    /// Follows the leader over one connection. The follower's logs are those of `cluster`.
     fn follow_connection(
         &self,
         leader: SocketAddr,
@@ -109,8 +109,8 @@ impl Follower {
         interval: Duration,
     ) -> Result<()> {
         let mut session = Session::connect(leader)?;
-        // Another process than before has another log: begin anew. The same one counts on what this
-        // replica has, which it keeps.
+        // A leader in another process has another log: begin anew. The same leader counts on what
+        // this replica has, so keep it.
         let found = session.metadata()?.cluster_id;
         if *cluster != found {
             self.logs.clear();
@@ -129,9 +129,8 @@ impl Follower {
     }
 }
 
-/// Returns true if those of these followers that are in sync really have `partition` up to
-/// `offset`: read from their own logs, not from what the leader believes. Followers in other
-/// processes are out of sight.
+/// Returns true if the in-sync ones of these followers really have `partition` up to `offset`, by
+/// their own logs and not by the leader's knowledge. Followers in other processes are out of sight.
 pub(crate) fn all_have(followers: &[Follower], partition: &Partition, offset: i64) -> bool {
     let in_sync = partition.in_sync_followers();
     for follower in followers {
@@ -154,7 +153,7 @@ struct Session {
 impl Session {
     fn connect(leader: SocketAddr) -> Result<Session> {
         let stream = TcpStream::connect_timeout(&leader, ANSWER_MAX)?;
-        // An answer that does not come ends the connection, not the follower.
+        // A missing answer ends the connection, not the follower.
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(ANSWER_MAX))?;
         stream.set_write_timeout(Some(ANSWER_MAX))?;
@@ -166,7 +165,7 @@ impl Session {
         })
     }
 
-    /// Fetches from every partition; looks for topics before it, when it is time.
+    /// Fetches from every partition; first looks for topics, when it is time.
     fn round(&mut self, follower: &Follower) -> Result<()> {
         if self.fetches.is_multiple_of(FETCHES_PER_METADATA) {
             self.topics = topics_of(self.metadata()?)?;
@@ -176,7 +175,7 @@ impl Session {
         Ok(())
     }
 
-    /// Asks for all topics, and for the cluster.
+    /// Asks for all topics, and for the cluster's id.
     fn metadata(&mut self) -> Result<MetadataResponse> {
         self.ask(&MetadataRequest::default().with_topics(None), 6)
     }
@@ -190,12 +189,12 @@ impl Session {
             for data in topic.partitions {
                 let key = key(&topic.topic, data.partition_index);
                 match ResponseError::try_from_code(data.error_code) {
-                    // An offset that is gone: the leader's log start says where to go on.
+                    // If the offset is gone, the leader's log start says where to go on.
                     None | Some(ResponseError::OffsetOutOfRange) => {}
                     Some(error) => bail!("fetch of {key}: {error}"),
                 }
                 let records = data.records.unwrap_or_default();
-                // The leader has checked their size; they are parsed to find their offsets.
+                // The leader has checked the batches' size; parse them to find their offsets.
                 let batches = batch::parse(&records, usize::MAX);
                 let batches = batches.with_context(|| format!("records of {key}"))?;
                 let batches = batches.into_iter().map(IncomingBatch::replicated);
@@ -227,11 +226,11 @@ fn topics_of(response: MetadataResponse) -> Result<Vec<(TopicName, i32)>> {
     Ok(topics)
 }
 
-/// Asks for every partition from the end of the follower's log on.
+/// Makes a request for every partition, from the end of the follower's log on.
 fn fetch_request(topics: &[(TopicName, i32)], round: usize, follower: &Follower) -> FetchRequest {
     let mut asked = Vec::new();
-    // Another topic comes first each time, and in it another partition each time that it does, or
-    // those behind would starve.
+    // Each round another topic comes first, and each time that a topic does, another of its
+    // partitions: otherwise the last ones would starve.
     let of_topic = round / topics.len().max(1);
     for (name, count) in rotated(topics, round) {
         let mut partitions = Vec::new();
@@ -273,7 +272,7 @@ pub(crate) fn encoded<Q: Request>(request: &Q, version: i16, id: i32) -> Result<
     Ok(frame)
 }
 
-/// Decodes a frame without its length; takes off what is decoded.
+/// Decodes a frame without its length, and takes the decoded bytes off.
 pub(crate) fn decoded<T: Decodable + HeaderVersion>(
     frame: &mut Bytes,
     version: i16,
@@ -313,7 +312,7 @@ mod tests {
         assert_eq!(rotated::<i32>(&[], 7).count(), 0);
     }
 
-    /// Each comes first: only that one has room for its records however much the others have.
+    /// Only the first partition has room for its records however much the others have.
     #[test]
     fn each_partition_comes_first_in_some_round() {
         let follower = Follower::new(2, false);

@@ -1,9 +1,9 @@
 //! The replicas, and the purgatories where requests wait for them. Every change of a partition
 //! comes through here, so that every advance of a watermark is signalled to the purgatories.
 //!
-//! Requests wait under plain keys. A `ReplicaSets` would keep the high watermark of one partition,
-//! but a request waits for several partitions at once, for bytes or deletions beside watermarks,
-//! and ends with its connection: one operation under all of these keys is one wait.
+//! Requests wait under plain keys. A `ReplicaSets` would keep the high watermark of one partition.
+//! But a request waits for several partitions at once, and for bytes or deletions besides
+//! watermarks, and ends with its connection: one operation under all of these keys is one wait.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, atomic::AtomicI64};
@@ -21,13 +21,13 @@ use crate::{
     topics::Topics, topics::WatchKey,
 };
 
-/// The longest wait of a shutdown for callbacks that run.
+/// The longest time that a shutdown waits for running callbacks.
 const SHUTDOWN_WITHIN: Duration = Duration::from_secs(5);
 
 /// The number of keys and operations of each purgatory that a snapshot shows.
 const SHOWN: usize = 10;
 
-/// Calls a method of each purgatory; its result is beside the name.
+/// Calls a method of each purgatory, and pairs the result with a name.
 macro_rules! each_purgatory {
     ($manager:ident.$method:ident($($limit:expr)?)) => {
         [
@@ -40,7 +40,7 @@ macro_rules! each_purgatory {
 
 pub(crate) struct ReplicaManager {
     pub(crate) args: Args,
-    /// Another one for each process, since the logs go with it.
+    /// Each process has another id, since its logs go with it.
     pub(crate) cluster_id: String,
     pub(crate) topics: Arc<Topics>,
     /// The followers inside this process.
@@ -69,9 +69,9 @@ pub(crate) struct Wait {
     pub(crate) required_offset: i64,
 }
 
-/// A response with partitions that wait for their replicas. Each of them starts with
-/// REQUEST_TIMED_OUT, so an expired operation has nothing to decide: what was not done in time
-/// keeps it.
+/// A response with partitions that wait for their replicas. Each of these partitions starts with
+/// REQUEST_TIMED_OUT, and keeps it if it is not done in time, so an expired operation has nothing
+/// to decide.
 pub(crate) struct DelayedAnswer<R> {
     response: R,
     waits: Vec<Wait>,
@@ -92,7 +92,7 @@ impl<R: Statuses> DelayedOperation for DelayedAnswer<R> {
     fn try_complete(&mut self) -> bool {
         let response = &mut self.response;
         let waits_on = |wait: &Wait| !response.try_complete(wait, &self.followers, &self.counters);
-        // Partitions that are done are not looked at again.
+        // Partitions that are done are not checked again.
         self.waits.retain(waits_on);
         self.waits.is_empty()
     }
@@ -100,8 +100,8 @@ impl<R: Statuses> DelayedOperation for DelayedAnswer<R> {
     fn on_complete(mut self, outcome: Outcome) {
         tracing::debug!("{} waited for replicas: {outcome:?}", type_name::<R>());
         if let Outcome::Cancelled(_) = outcome {
-            // Shutting down: Kafka's leader moves away and says so; clients retry. (Or the client
-            // is gone.)
+            // At a shutdown Kafka's leader moves away and says so; clients retry. (Or the client is
+            // gone.)
             for wait in &self.waits {
                 *self.response.error_code(wait) = ResponseError::NotLeaderOrFollower.code();
             }
@@ -110,9 +110,9 @@ impl<R: Statuses> DelayedOperation for DelayedAnswer<R> {
     }
 }
 
-/// Parks an operation for `timeout` at most, or until its client is gone. It is checked when one of
-/// its watermarks has advanced, and completes when its check says so. A purgatory that was shut
-/// down ends it at once.
+/// Parks an operation for `timeout` at most, or until its client is gone. The operation is checked
+/// when one of its watermarks has advanced, and completes when its check says so. A purgatory that
+/// was shut down ends it at once.
 pub(crate) fn park<O: DelayedOperation + Send>(
     purgatory: &Purgatory<WatchKey, O>,
     operation: O,
@@ -157,7 +157,7 @@ impl ReplicaManager {
         records: &[u8],
         acks: i16,
     ) -> Result<(Arc<Partition>, Appended), ResponseError> {
-        // Refusals come before the append.
+        // Refuse before the append.
         refuse!(!(-1..=1).contains(&acks), InvalidRequiredAcks);
         let partition = self.topics.partition(topic, index)?;
         let batches = batch::parse(records, partition.config.message_max_bytes as usize)?;
@@ -176,7 +176,7 @@ impl ReplicaManager {
         Ok((partition, appended))
     }
 
-    /// Counts batches that were appended: codec, records.
+    /// Counts batches that were appended, by (codec, records).
     fn count(&self, batches: &[(usize, u64)]) {
         let mut counters = self.counters.lock();
         for (codec, records) in batches {
@@ -201,7 +201,7 @@ impl ReplicaManager {
         }
     }
 
-    /// Parks an answer until the watermarks of its partitions have come to their offsets.
+    /// Parks an answer until the watermarks of its partitions have reached their offsets.
     pub(crate) fn park_answer<R: Statuses>(
         &self,
         purgatory: &Purgatory<WatchKey, DelayedAnswer<R>>,
@@ -226,7 +226,7 @@ impl ReplicaManager {
     ) -> Result<(Arc<Partition>, i64), ResponseError> {
         let partition = self.topics.partition(topic, index)?;
         let deleted = partition.delete_records(offset)?;
-        // A consumer's fetch from below the log start waits for nothing any more.
+        // A consumer's fetch from below the log start has nothing to wait for any more.
         let key = WatchKey::HighWatermark(partition.key.clone());
         self.fetches.check_and_complete(&key);
         self.signal_advance(&partition, deleted.advanced);
@@ -254,7 +254,7 @@ impl ReplicaManager {
         }
     }
 
-    /// Checks what waits for the watermarks of a partition, with no lock held.
+    /// Checks the requests that wait for a partition's watermarks, with no lock held.
     fn signal_advance(&self, partition: &Partition, advanced: bool) {
         if !advanced {
             return;
@@ -266,7 +266,8 @@ impl ReplicaManager {
         self.delete_records.check_and_complete(&key);
     }
 
-    /// Cancels the requests of a client that is gone. A follower leaves the in-sync sets.
+    /// Cancels the requests of a client that is gone. A follower that is gone leaves the in-sync
+    /// sets.
     pub(crate) fn end_connection(&self, connection: u64, reason: &'static str) {
         let key = WatchKey::Connection(connection);
         self.produces.cancel_for_key(&key, reason);
@@ -275,7 +276,7 @@ impl ReplicaManager {
         self.change_all(|partition| partition.end_connection(connection));
     }
 
-    /// Describes what waits.
+    /// Describes the requests that wait.
     pub(crate) fn snapshots(&self) -> String {
         let mut text = String::new();
         for (_, snapshot) in each_purgatory!(self.snapshot(SHOWN)) {
@@ -284,12 +285,12 @@ impl ReplicaManager {
         text
     }
 
-    /// Counts how parked operations ended.
+    /// Returns how many parked operations ended in which way.
     pub(crate) fn stats(&self) -> [(&'static str, Stats); 3] {
         each_purgatory!(self.stats())
     }
 
-    /// Answers what is parked, and from now on every request at once.
+    /// Answers the parked requests, and from now on every request at once.
     pub(crate) fn shutdown(&self) {
         each_purgatory!(self.shutdown(SHUTDOWN_WITHIN));
     }

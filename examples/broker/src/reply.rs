@@ -1,5 +1,5 @@
-//! The way of an answer to the connection's thread: from an operation's callback, or from that
-//! thread itself when the request needs no wait.
+//! Hands an answer to the connection's thread: from an operation's callback, or from that thread
+//! itself if the request need not wait.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -7,10 +7,11 @@ use anyhow::{Context, Result};
 use bytes::{BufMut, BytesMut};
 use kafka_protocol::{messages::ResponseHeader, protocol::Encodable, protocol::HeaderVersion};
 
-/// Makes a whole frame; called by the connection's thread. `None`: the client expects no response.
+/// Makes a whole frame, called by the connection's thread; `None` if the client expects no
+/// response.
 pub(crate) type Answer = Option<Box<dyn FnOnce() -> Result<BytesMut> + Send>>;
 
-/// The place of one request's answer. Dropped without one, the connection is closed.
+/// The place for one request's answer. If it is dropped without one, the connection is closed.
 pub(crate) struct Reply {
     /// The number of the connection that gets the answer.
     pub(crate) connection: u64,
@@ -57,7 +58,7 @@ impl Reply {
     }
 
     fn fill(self, answer: Answer) {
-        // It fails when the connection is gone, and with it the need for an answer.
+        // This fails if the connection is gone, which then needs no answer.
         let _ = self.answer.try_send(answer);
     }
 }

@@ -1,11 +1,11 @@
-//! The APIs that are served: their versions, and how their requests lie on the wire, by which the
-//! lengths of a request are checked before anything is decoded.
+//! The APIs that are served: their versions, and the layout of their requests, by which the lengths
+//! of a request are checked before anything is decoded.
 //!
-//! The decoder trusts the count of an array: it reserves that many elements at once, so 4 bytes can
-//! ask for 128 GiB, and an allocation that fails aborts the process: no panic, nothing to catch. So
-//! each API says how its request lies on the wire ([`Api::fields`]), and [`check`] walks the frame
-//! by it without allocating. A count is believed up to [`ELEMENTS_MAX`], and only when the bytes of
-//! every element are there.
+//! The decoder trusts the count of an array and reserves that many elements at once, so 4 bytes can
+//! ask for 128 GiB. An allocation that fails aborts the process, without a panic to catch. So each
+//! API describes the layout of its request ([`Api::fields`]), and [`check`] walks the frame by it
+//! without allocating. A count is accepted up to [`ELEMENTS_MAX`], and only if the bytes of every
+//! element are there.
 
 use std::ops::RangeInclusive;
 
@@ -17,12 +17,12 @@ use crate::frame::PREFIX_BYTES;
 
 pub(crate) struct Api {
     pub(crate) key: ApiKey,
-    /// The versions that clients get to know.
+    /// The versions that clients are told.
     pub(crate) advertised: RangeInclusive<i16>,
     /// First version that can be decoded.
     pub(crate) served_from: i16,
-    /// The fields of a request, in their order: a digit is that many bytes, `s` a string, `b`
-    /// bytes, `[...]` an array of what is in it, `<7...>` present from version 7 on.
+    /// The fields of a request, in order: a digit is that many bytes, `s` a string, `b` bytes,
+    /// `[...]` an array of the fields inside, `<7...>` fields that are present from version 7 on.
     pub(crate) fields: &'static [u8],
 }
 
@@ -47,8 +47,8 @@ impl Api {
     }
 }
 
-/// The versions of a Kafka 2.1: every client of today still speaks them. The last stay below
-/// those with compact lengths and tagged fields, with topic ids, with static members.
+/// The versions of Kafka 2.1, which every client of today still speaks. The highest stay below
+/// those with compact lengths and tagged fields, with topic ids, or with static members.
 ///
 /// librdkafka infers what a broker can do from its versions, so Produce is advertised from 0
 /// although 0 to 2 are not served. Without Produce 0 it drops gzip, snappy and lz4; without
@@ -80,7 +80,7 @@ pub(crate) static APIS: [Api; 9] = [
     api(ApiKey::InitProducerId, 0..=1, 0, "s4"),
 ];
 
-/// Array elements of one request together: bounds what decoding it can allocate.
+/// The most array elements in a request, which bounds what decoding it can allocate.
 pub(crate) const ELEMENTS_MAX: usize = 1 << 16;
 
 /// Checks every length in a frame, which starts with the request header.
@@ -104,7 +104,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// Walks over these fields.
     fn fields(&mut self, mut fields: &[u8]) -> anyhow::Result<()> {
-        // A field after the other; brackets are walked by recursion.
+        // Walk field after field; recurse into brackets.
         while let [field, behind @ ..] = fields {
             fields = behind;
             match field {
@@ -167,7 +167,7 @@ fn length_of(length: i32) -> anyhow::Result<usize> {
     Ok(usize::try_from(length).unwrap_or(0))
 }
 
-/// Splits fields at the end of a bracket that is open.
+/// Splits fields at the end of the bracket that is open.
 fn closed(fields: &[u8]) -> (&[u8], &[u8]) {
     let mut depth = 1;
     for (at, field) in fields.iter().enumerate() {

@@ -16,7 +16,7 @@ use crate::{args::Args, batch::CODECS, partition::LAG_PERIODS, replica_manager::
 
 /// The longest time that a shutdown waits for the connections.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(2);
-/// After a failed accept (no file descriptors, say) the next try waits.
+/// The pause after a failed accept (no file descriptors, say).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A running broker.
@@ -28,14 +28,14 @@ pub struct Broker {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// An address at which the broker listens, and the connections that come there.
+/// An address at which the broker listens, and its connections.
 pub(crate) struct Endpoint {
     pub(crate) address: SocketAddr,
     pub(crate) connections: Arc<Connections>,
 }
 
 impl Endpoint {
-    /// Binds this address, with places for so many connections.
+    /// Binds an address, with places for `connections_max` connections.
     fn open(listen: SocketAddr, connections_max: usize) -> anyhow::Result<(Endpoint, TcpListener)> {
         let listener =
             TcpListener::bind(listen).with_context(|| format!("cannot listen on {listen}"))?;
@@ -51,7 +51,7 @@ impl Broker {
     /// Binds this address and starts the followers; clients are served when this returns.
     pub fn start(args: &Args, listen: SocketAddr) -> anyhow::Result<Broker> {
         let (clients, to_clients) = Endpoint::open(listen, args.max_connections)?;
-        // Clients take no places of the followers in this process.
+        // The followers in this process have places of their own, which clients cannot take.
         let loopback = (Ipv4Addr::LOCALHOST, 0).into();
         let (followers, to_followers) = Endpoint::open(loopback, args.followers_here().len())?;
         let address = clients.address;
@@ -68,14 +68,14 @@ impl Broker {
         };
         let started = broker.start_threads(to_clients, to_followers);
         if started.is_err() {
-            // The threads that are there already end.
+            // End the threads that have already started.
             broker.manager.stop.raise();
         }
         started.context("no thread for the broker")?;
         Ok(broker)
     }
 
-    /// Starts the followers, the look for lagging ones, and accepting.
+    /// Starts the followers, the check for lagging ones, and the accept threads.
     fn start_threads(
         &mut self,
         to_clients: TcpListener,
@@ -129,7 +129,7 @@ impl Broker {
             .purgatory(&manager.delete_records)
             .timer(&timer);
         let address = manager.args.metrics_addr;
-        let publish = move || timer.publish(); // and each purgatory on it
+        let publish = move || timer.publish(); // with the purgatories on it
         example_support::serve(address, &live, publish)
     }
 
@@ -139,15 +139,16 @@ impl Broker {
         example_support::write_on_usr1(move || manager.snapshots())
     }
 
-    /// Accepts no more, answers what is parked, closes the connections: in two seconds and some.
+    /// Accepts no more connections, answers the parked requests and closes the connections, in a
+    /// little more than two seconds.
     pub fn shutdown(self) -> Summary {
         self.manager.stop.raise();
-        // A thread that accepts is woken by a connection only.
+        // Only a connection wakes a thread that accepts.
         let wake =
             |endpoint: &Endpoint| TcpStream::connect_timeout(&endpoint.address, SHUTDOWN_MAX);
         let woken = wake(&self.followers).and_then(|_| wake(&self.clients));
 
-        // First the answers to what is parked, then the connections that carry them.
+        // Answer the parked requests first, then close the connections that carry the answers.
         self.manager.shutdown();
         self.clients.connections.shut(SHUTDOWN_MAX);
         self.followers.connections.shut(SHUTDOWN_MAX);
@@ -209,7 +210,7 @@ fn accept(
         return Ok(());
     };
     let manager = Arc::clone(manager);
-    // Its stack is small: there may be thousands.
+    // The thread's stack is small: there may be thousands of connections.
     let thread = thread::Builder::new()
         .name("connection".to_owned())
         .stack_size(connection::STACK_BYTES);
@@ -238,14 +239,14 @@ pub struct Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // By codec, as clients compress.
+        // One count for each codec.
         let mut batches = Vec::new();
         for (codec, count) in CODECS.iter().zip(self.batches) {
             batches.push(format!("{codec} {count}"));
         }
         let batches = batches.join(", ");
         writeln!(f, "appended: {} records; batches: {batches}", self.records)?;
-        // The counts add up: what was parked has ended in one of these ways.
+        // The counts add up: each parked operation has ended in one of these ways.
         for (name, stats) in &self.parked {
             writeln!(
                 f,

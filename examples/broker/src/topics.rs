@@ -1,5 +1,5 @@
-//! The topics, made on first use or asked for: a bounded map, read on every produce and written
-//! once a topic.
+//! The topics, made on first use or by request: a bounded map, read by every produce and written
+//! once for each topic.
 
 use std::{fmt, ops::RangeInclusive, sync::Arc};
 
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::{api::OrError, args::Args, partition::Partition};
 
-/// Shown as Kafka does: `topic-0`.
+/// A partition of a topic, displayed as in Kafka: `topic-0`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct TopicPartition {
     pub(crate) topic: Arc<str>,
@@ -27,11 +27,12 @@ impl fmt::Display for TopicPartition {
 /// waits for the answer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum WatchKey {
-    /// Every in-sync replica has the log up to it: acks=all produces, consumers' fetches.
+    /// The offset up to which every in-sync replica has the log: for acks=all produces and
+    /// consumers' fetches.
     HighWatermark(TopicPartition),
-    /// The leader's log ends at it: followers' fetches.
+    /// The end of the leader's log: for followers' fetches.
     LogEnd(TopicPartition),
-    /// Every in-sync replica has deleted the log up to it: delete-records.
+    /// The offset up to which every in-sync replica has deleted the log: for delete-records.
     LowWatermark(TopicPartition),
     Connection(u64),
 }
@@ -60,7 +61,7 @@ pub struct TopicConfig {
     pub max_log: usize,
 }
 
-/// Its partitions, one at least.
+/// The partitions of a topic, at least one.
 pub(crate) type Topic = Arc<[Arc<Partition>]>;
 
 /// The most partitions that a topic may have.
@@ -69,7 +70,8 @@ pub(crate) const PARTITIONS: RangeInclusive<i32> = 1..=1000;
 pub(crate) struct Topics {
     pub(crate) defaults: TopicConfig,
     topics: DashMap<Arc<str>, Topic>,
-    /// Partitions of all topics. Held while a topic is made, so that the bound is exact.
+    /// The number of partitions of all topics; locked while a topic is made, so that the bound is
+    /// exact.
     partition_count: Mutex<usize>,
     partitions_max: usize,
 }
@@ -109,14 +111,14 @@ impl Topics {
         created.or_else(|error| self.get(name).ok_or(error))
     }
 
-    /// Creates a topic. Its errors: INVALID_TOPIC_EXCEPTION for a name against Kafka's rule,
+    /// Creates a topic. Errors: INVALID_TOPIC_EXCEPTION for a name against Kafka's rule,
     /// TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS outside [`PARTITIONS`], POLICY_VIOLATION at the
     /// bounds.
     pub(crate) fn create(&self, name: &str, partitions: i32) -> OrError<Topic> {
         refuse!(!legal(name), InvalidTopicException);
-        // The lock is held to the end, so that two topics made at once stay within the bound.
+        // Hold the lock to the end, so that two topics made at once stay within the bound.
         let mut count = self.partition_count.lock();
-        // A name that exists is an error whatever its partitions.
+        // An existing name is an error, whatever the number of partitions.
         refuse!(self.topics.contains_key(name), TopicAlreadyExists);
         refuse!(!PARTITIONS.contains(&partitions), InvalidPartitions);
         let new = partitions.unsigned_abs() as usize;
@@ -138,7 +140,7 @@ impl Topics {
     }
 }
 
-/// Kafka's rule: 1 to 249 of `a-z A-Z 0-9 . _ -`, and neither `.` nor `..`.
+/// Applies Kafka's rule: 1 to 249 of `a-z A-Z 0-9 . _ -`, and neither `.` nor `..`.
 fn legal(name: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     (1..=249).contains(&name.len()) && name.bytes().all(legal) && name != "." && name != ".."

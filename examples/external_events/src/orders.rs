@@ -27,8 +27,7 @@ pub struct Order {
     /// The numbering that the version belongs to; changes numbered anew get another epoch. Epochs
     /// are not ordered.
     pub epoch: u64,
-    /// The number of the order's last change; later changes, also of other orders, have higher
-    /// ones.
+    /// The number of the order's last change; later changes, of all orders, have higher numbers.
     pub version: u64,
     /// The text of the last change.
     pub state: Arc<str>,

@@ -1,4 +1,4 @@
-//! Makes a timer of `timer-core` hyper's timer: copy this file.
+//! A timer for hyper that is backed by a timer of `timer-core`: copy this file.
 //!
 //! Pass a [`HyperTimer`] to the `timer` method of hyper's servers, clients and pools. With a
 //! [`ManualTimer`](timer_core::ManualTimer) a test decides when a connection's timeouts fire: hyper
@@ -36,8 +36,8 @@ impl HyperTimer {
         }
     }
 
-    /// Returns the moment of the timer's clock at an instant; for an instant beyond the clock's end
-    /// that end, which means never.
+    /// Returns the moment of the timer's clock at an instant; beyond the clock's end, returns that
+    /// end, which means never.
     fn moment(&self, instant: Instant) -> Moment {
         self.origin_moment + instant.saturating_duration_since(self.origin)
     }
