@@ -37,12 +37,12 @@ SENT_AHEAD = 6  # fetches of each
 LONGEST_MS = 2**31 - 1  # that a request can ask for: 24 days
 LAST = 100  # that wait when the leader ends: it cuts off what takes more than two seconds
 TOPIC = struct.pack(">ih6s", 1, 6, b"attack")
-# Of one record, with its checksum.
+# A batch of one record, with its checksum.
 BATCH = bytes.fromhex(
     "00000000000000000000004c000000000243311eb200000000000000000000000000000000000000000000ffffffffffffff"
     "ffffffffffffff0000000161732074686520636c69656e7420636f6d70726573736564206974"
 )
-# Since the first attack: what the allocator keeps of peaks. One buffer of each connection would be more.
+# How much of peaks the allocator may keep since the first attack; one buffer for each connection would be more.
 MEMORY_GROWTH_KB, MEMORY_GROWTH_CLIENT_KB = 8000, 16
 
 
@@ -359,7 +359,7 @@ def killed_leader(cluster, count):
 def shutdown(cluster, count):
     """Produces wait, SIGUSR1 prints them, SIGTERM has them answered; the leader's counts are the clients'."""
     clients = cluster.clients(count)
-    # The others have no snapshot, and go on.
+    # The other processes have no snapshot, and go on.
     cluster.signal(signal.SIGUSR1, 2, 3)
     cluster.process.send_signal(signal.SIGUSR1)
     wait_for("three hints", lambda: cluster.err.read_text().count("send it SIGUSR1") == 3)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Callable
 
 HERE = Path(__file__).resolve().parent
-# Kept for the next time.
+# The cache, kept for the next run.
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "purgatory-broker-check"
 INSTALL_S = 300
 

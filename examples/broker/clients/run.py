@@ -29,7 +29,7 @@ MARKS = "<!-- clients: just clients --write -->\n", "<!-- clients end -->"
 ANSWER_S = 30
 START_S = 60
 JOBS = 3
-# Killed when this program ends, however it does.
+# These processes are killed when this program ends, however it does.
 processes = []
 
 

@@ -11,9 +11,9 @@ RECORDS = 100
 TIMEOUT_MS = 1000
 LONG_MS = 12_000  # of a fetch; a driver waits longer
 
-# How clients say the protocol's errors, but for its names in any spelling.
+# The words of clients for the protocol's errors, besides the protocol's names in any spelling.
 ALSO = {
-    # The last two where the client, which has the same limit, did not wait for the broker's answer.
+    # The last two are of a client that has the same limit and did not wait for the broker's answer.
     "REQUEST_TIMED_OUT": ["exceeded the user-specified time limit", "disconnected from node", "expiring 1 record"],
     "NOT_ENOUGH_REPLICAS": ["Not enough in-sync replicas", "fewer in-sync replicas than required"],
     "MESSAGE_TOO_LARGE": ["Message size too large", "RecordTooLarge", "MSG_SIZE_TOO_LARGE", "too large, server"],
@@ -134,13 +134,13 @@ def create(cell):
     return refused(driver, "INVALID_CONFIG", "create", **arguments)
 
 
-# The broker's options by how its followers are.
+# The broker's options for each state of its followers.
 OPTIONS = {
     "up": [],
     "stalled": ["--pause-followers", "--replica-lag-time-max-ms", "86400000"],
     "short": ["--pause-followers", "--replica-lag-time-max-ms", "10"],
 }
-# name: (how the followers are, what is promised, the scenario); in the order of the table's rows.
+# name: (state of the followers, promise, scenario); in the order of the table's rows.
 SCENARIOS = {
     "acks 0, 1": ("up", "all is read back", few_acks),
     **{

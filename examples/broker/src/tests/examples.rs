@@ -1,4 +1,4 @@
-//! Requests as the tests make them; and one of each API at each version it serves, with parts that
+//! The requests that tests make, and a request of each API at each served version, with parts that
 //! succeed and parts that fail.
 
 use bytes::Bytes;
@@ -28,7 +28,7 @@ pub(crate) fn text(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())
 }
 
-/// A produce to topic `t`: (partition, records).
+/// Makes a produce to topic `t`, by (partition, records).
 pub(crate) fn produce(acks: i16, timeout_ms: i32, data: &[(i32, Bytes)]) -> ProduceRequest {
     let partition = |(index, records): &(i32, Bytes)| {
         PartitionProduceData::default()
@@ -43,7 +43,7 @@ pub(crate) fn produce(acks: i16, timeout_ms: i32, data: &[(i32, Bytes)]) -> Prod
     request.with_topic_data(vec![topic.with_partition_data(partitions)])
 }
 
-/// A fetch of topic `t`, for one second: (partition, offset).
+/// Makes a fetch of topic `t`, for one second, by (partition, offset).
 pub(crate) fn fetch(replica: i32, bytes_min: usize, offsets: &[(i32, i64)]) -> FetchRequest {
     let partition = |(index, offset): &(i32, i64)| {
         let partition = FetchPartition::default()
@@ -63,7 +63,7 @@ pub(crate) fn fetch(replica: i32, bytes_min: usize, offsets: &[(i32, i64)]) -> F
         .with_topics(vec![topic])
 }
 
-/// A request for topic `t`: (partition, timestamp).
+/// Makes a ListOffsets request for topic `t`, by (partition, timestamp).
 pub(crate) fn list_offsets(asked: &[(i32, i64)]) -> ListOffsetsRequest {
     let partition = |(index, timestamp): &(i32, i64)| {
         ListOffsetsPartition::default()
@@ -82,7 +82,7 @@ pub(crate) fn metadata(topics: &[&str]) -> MetadataRequest {
     MetadataRequest::default().with_topics(Some(topics.iter().map(topic).collect()))
 }
 
-/// In topic `t`, with a timeout of one second: (partition, offset).
+/// Makes a deletion in topic `t`, with a timeout of one second, by (partition, offset).
 pub(crate) fn delete_records(offsets: &[(i32, i64)]) -> DeleteRecordsRequest {
     let partition = |(index, offset): &(i32, i64)| {
         DeleteRecordsPartition::default()
@@ -96,7 +96,8 @@ pub(crate) fn delete_records(offsets: &[(i32, i64)]) -> DeleteRecordsRequest {
         .with_topics(vec![topic])
 }
 
-/// Makes a request for a broker that has topic `t`. It is answered at once: `acks=1`, errors.
+/// Makes a request for a broker that has topic `t`. The request is answered at once: with `acks=1`,
+/// or with errors.
 pub(crate) fn example(key: ApiKey, version: i16) -> Bytes {
     match key {
         ApiKey::Produce => {

@@ -1,4 +1,4 @@
-//! Fetch with a long poll, on a manual timer.
+//! Tests of fetches with a long poll, on a manual timer.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn partitions(fetch: &Asked<FetchResponse>) -> Option<Vec<PartitionData>> {
     Some(partitions.collect())
 }
 
-/// Bytes of records and high watermark of each partition, once answered.
+/// Returns the bytes of records and the high watermark of each partition, once answered.
 fn read(fetch: &Asked<FetchResponse>) -> Option<Vec<(usize, i64)>> {
     let partitions = partitions(fetch)?.into_iter();
     let read = partitions.map(|data| {
@@ -99,7 +99,7 @@ fn long_poll_beyond_the_bound_is_cut_down() {
 #[test]
 fn follower_waits_for_the_log_end() {
     let broker = Fixture::new(&[]);
-    // A follower asks for every partition there is.
+    // A follower asks for all partitions.
     let all = |offset| [(0, offset), (1, 0), (2, 0)];
     let ask = |replica, offset| broker.ask(&fetch(replica, 1, &all(offset)));
     let consumer = consume(&broker, 1, &[(0, 0)]);
@@ -135,7 +135,7 @@ fn error_in_one_partition_is_answered_at_once() {
             .map(|data| data.error_code);
         assert_eq!(codes.collect::<Vec<_>>(), [0, code], "{bad:?}");
     }
-    // The ends of the numbers are out of range, too.
+    // The largest and the smallest offset are out of range, too.
     let extreme = consume(&broker, 1, &[(0, i64::MAX), (0, i64::MIN)]);
     assert!(
         partitions(&extreme)
@@ -194,7 +194,7 @@ fn gone_client_has_only_its_own_requests_cancelled() {
     let gone = consume(&broker, 1, &[(0, 0)]);
     let other = consume(&broker, 1, &[(0, 0)]);
     let produce = broker.ask(&produce(-1, 1000, &[(0, record_batch(1))]));
-    // A fetch and a produce lose their client, another fetch does not.
+    // A fetch and a produce lose their clients, another fetch does not.
     for connection in [gone.connection, produce.connection] {
         broker
             .manager
@@ -213,7 +213,7 @@ fn gone_client_has_only_its_own_requests_cancelled() {
     );
 }
 
-/// Error code and offset of partition 0.
+/// Returns the error code and the offset of partition 0.
 fn list(broker: &Fixture, timestamp: i64) -> (i16, i64) {
     let response = broker
         .ask(&list_offsets(&[(0, timestamp)]))

@@ -1,7 +1,7 @@
-//! Frames that are no requests, or nearly: from a seed, always the same. `MODEL_SEED` changes them.
+//! Malformed and nearly correct requests, always the same for a seed; `MODEL_SEED` sets the seed.
 //!
 //! `TEST_EFFORT=200 cargo test --release -p broker-example --lib fuzz` throws a million. Frames
-//! that once were trouble are kept in `fuzz/corpus/broker`.
+//! that once caused trouble are kept in `fuzz/corpus/broker`.
 
 use std::ops::Range;
 
@@ -15,20 +15,20 @@ use super::{
 };
 use crate::fuzz::Session;
 
-/// Without `TEST_EFFORT`.
+/// The number of frames without `TEST_EFFORT`.
 const FRAMES: u64 = 5_000;
 
 fn bytes_of(random: &mut Rng, count: Range<usize>) -> Vec<u8> {
     (0..random.usize(count)).map(|_| random.u8(..)).collect()
 }
 
-/// A request with some of its bytes changed, cut out, doubled, or made a giant length.
+/// Returns a request with some of its bytes changed, cut out, doubled, or made a giant length.
 fn mutated(random: &mut Rng, request: &[u8]) -> Vec<u8> {
     let mut bytes = request.to_vec();
     for _ in 0..=random.usize(..4) {
         let at = random.usize(..bytes.len());
         let end = at + random.usize(..bytes.len() - at) + 1;
-        // One of eight ways to break a request.
+        // There are eight ways to break a request.
         match random.usize(..8) {
             0 => bytes.truncate(end),
             1 => drop(bytes.drain(at..end.min(at + 8))),
@@ -49,17 +49,17 @@ fn mutated(random: &mut Rng, request: &[u8]) -> Vec<u8> {
 #[test]
 fn fuzzed_frames_crash_nothing_and_leave_nothing() {
     let frames = usize::try_from(effort(FRAMES)).unwrap();
-    // From requests that are right, one of each API and version.
+    // Begin with correct requests, one of each API and version.
     let mut session = Session::new();
     let examples: Vec<Bytes> = each_version()
         .map(|(key, version)| example(key, version))
         .collect();
     let seed = number("MODEL_SEED").unwrap_or(1);
-    println!("MODEL_SEED={seed}"); // shown when it fails
+    println!("MODEL_SEED={seed}"); // shown when the test fails
     let mut random = Rng::with_seed(seed);
     for number in 0..frames {
         let request = &examples[random.usize(..examples.len())];
-        // Most are nearly right: those go deepest.
+        // Most frames are nearly correct: these reach the deepest code.
         let bytes = match random.usize(..16) {
             0 => bytes_of(&mut random, 8..108),
             1 => [&request[..10], &bytes_of(&mut random, 60..61)].concat(), // behind a good header

@@ -26,8 +26,8 @@ use examples::produce;
 
 pub(crate) const CORRELATION_ID: i32 = 77;
 
-/// A broker without threads: its timer is a manual one, the followers fetch when the test says.
-/// It has a topic `t`.
+/// A broker without threads: its timer is a manual one, and followers fetch when the test says. It
+/// has a topic `t`.
 pub(crate) struct Fixture {
     pub(crate) timer: ManualTimer,
     pub(crate) manager: ReplicaManager,
@@ -46,7 +46,7 @@ impl Fixture {
         }
     }
 
-    /// One request over a connection of its own, at the last version.
+    /// Sends a request over a connection of its own, at the last version.
     pub(crate) fn ask<Q: Request>(&self, body: &Q) -> Asked<Q::Response> {
         self.ask_at(latest::<Q>(), body).unwrap()
     }
@@ -63,7 +63,7 @@ impl Fixture {
         })
     }
 
-    /// One request that is answered at once, if at all.
+    /// Sends a request that is answered at once, if at all.
     pub(crate) fn answer(&self, frame: impl Into<Bytes>) -> Result<Option<BytesMut>> {
         let client = crate::fuzz::client(self.connections.fetch_add(1, Relaxed));
         let answer = api::handle(&self.manager, &client, frame.into())?;
@@ -74,26 +74,26 @@ impl Fixture {
         self.manager.topics.partition("t", index).unwrap()
     }
 
-    /// A follower fetches a partition until it has everything and the leader knows.
+    /// Lets a follower fetch a partition until it has everything and the leader knows.
     pub(crate) fn replicate(&self, follower: usize, partition: i32) {
         while self.follow(follower, &self.partition(partition)) {}
     }
 
-    /// One fetch by a follower; returns whether that brought news.
+    /// Lets a follower fetch once; returns true if that brought news.
     pub(crate) fn follow(&self, follower: usize, partition: &Partition) -> bool {
-        // Over a connection after those that were asked over.
+        // The follower's connection comes after those of the requests.
         let connection = self.connections.load(Relaxed);
         crate::fuzz::follow(&self.manager, connection, follower, partition)
     }
 
-    /// The error code of an acks=1 produce of one record to partition 0.
+    /// Produces one record to partition 0 with acks=1; returns the error code.
     pub(crate) fn append(&self) -> i16 {
         let asked = self.ask(&produce(1, 0, &[(0, record_batch(1))]));
         let response = asked.answer().unwrap();
         response.responses[0].partition_responses[0].error_code
     }
 
-    /// An append that both followers have.
+    /// Appends a record, which both followers then fetch.
     pub(crate) fn append_replicated(&self) {
         assert_eq!(self.append(), 0);
         self.replicate_to_all(0);
@@ -106,7 +106,7 @@ impl Fixture {
     }
 }
 
-/// A request that was sent, over this connection.
+/// A request that was sent over `connection`.
 pub(crate) struct Asked<T> {
     pub(crate) connection: u64,
     version: i16,
@@ -115,13 +115,13 @@ pub(crate) struct Asked<T> {
 }
 
 impl<T: Decodable + HeaderVersion> Asked<T> {
-    /// The response, once it is there.
+    /// Returns the response, once it is there.
     pub(crate) fn answer(&self) -> Option<T> {
         Some(decoded(self.version, next_frame(&self.answer)?))
     }
 }
 
-/// The last version of a request.
+/// Returns the last version of a request.
 pub(crate) fn latest<Q: Request>() -> i16 {
     let api = APIS.iter().find(|api| api.key as i16 == Q::KEY);
     *api.expect("it is served").advertised.end()
@@ -149,7 +149,7 @@ pub(crate) fn args(extra: &[&str]) -> Args {
     args
 }
 
-/// 98 bytes that claim this many records; the broker does not look into them.
+/// Makes 98 bytes that claim this many records; the broker does not look into them.
 pub(crate) fn record_batch(records: i32) -> Bytes {
     let mut batch = vec![0; 61];
     batch.extend_from_slice(b"records as the client compressed them");
@@ -167,7 +167,7 @@ pub(crate) fn with_crc(mut batch: Vec<u8>) -> Vec<u8> {
     batch
 }
 
-/// A request without the length in front.
+/// Encodes a request without the length in front.
 pub(crate) fn request<Q: Request>(version: i16, body: &Q) -> Bytes {
     replica_fetcher::encoded(body, version, CORRELATION_ID)
         .unwrap()
@@ -175,7 +175,7 @@ pub(crate) fn request<Q: Request>(version: i16, body: &Q) -> Bytes {
         .freeze()
 }
 
-/// With the length in front.
+/// Puts the length in front of a request.
 pub(crate) fn framed(request: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     frame.put_i32(request.len() as i32);

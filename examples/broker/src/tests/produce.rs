@@ -1,5 +1,5 @@
-//! Produce and DeleteRecords against the replicas, on a manual timer; followers fetch when the test
-//! says. The settings of a topic decide how its produces end.
+//! Tests of Produce and DeleteRecords, on a manual timer; followers fetch when the test says. The
+//! settings of a topic decide how its produces end.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl Fixture {
         }
     }
 
-    /// A fetch over this connection, by which a follower claims to have partition 0 up to an offset.
+    /// Fetches over `connection` for a follower, which claims to have partition 0 up to an offset.
     fn claim(&self, id: i32, connection: u64, log_end: i64) {
         let fetch = FollowerFetch {
             id,
@@ -55,7 +55,7 @@ impl Fixture {
     }
 }
 
-/// Error code and base offset of each partition, once answered.
+/// Returns the error code and base offset of each partition, once answered.
 fn answer(produce: &Asked<ProduceResponse>) -> Option<Vec<(i16, i64)>> {
     let topics = produce.answer()?.responses.into_iter();
     let statuses = topics.flat_map(|topic| topic.partition_responses);
@@ -70,7 +70,7 @@ fn completes_when_the_leader_knows_that_all_have_it() {
     let second = broker.start_all(2);
     broker.replicate(0, 0);
     assert_eq!(answer(&first), None, "one follower is missing");
-    // The second follower's first fetch brings the records, its next one says so.
+    // The second follower's first fetch brings the records, its next one reports them.
     let partition = broker.partition(0);
     assert!(broker.follow(1, &partition), "brings the records");
     assert_eq!(
@@ -98,7 +98,7 @@ fn each_partition_of_a_request_ends_in_its_own_way() {
     let broker = Fixture::new(&[]);
     let batch = record_batch(1);
     let corrupt = batch.slice(..60);
-    // Two that succeed, one behind, one corrupt, one unknown.
+    // Two partitions succeed, one is behind, one gets a corrupt batch, one is unknown.
     let data =
         [0, 1, 2, 9, 0].map(|index| (index, if index == 2 { &corrupt } else { &batch }.clone()));
     let produce = broker.start(-1, &data);
@@ -134,16 +134,16 @@ fn killed_follower_counts_once_it_has_caught_up() {
     let produce = broker.start_all(1);
     broker.claim(2, 100, 0);
     broker.claim(2, 100, 1);
-    // It is killed, and its log goes with it. Follower 3 fetches before it is there again.
+    // Follower 2 is killed, and its log is lost. Follower 3 fetches before follower 2 is back.
     broker.manager.end_connection(100, "client disconnected");
     broker.replicate(1, 0);
     assert_eq!((answer(&produce), in_sync()), (Some(vec![(0, 0)]), vec![3]));
     assert_eq!(broker.acked_before_replicated(), 0);
 
-    // A fetch that it had sent before its end comes late.
+    // A fetch that follower 2 sent before its end comes late.
     broker.claim(2, 100, 1);
     assert_eq!(in_sync(), [3]);
-    // It is there again, and does not count before its first fetch, nor until it has the records.
+    // Follower 2 is back, but does not count before its first fetch, nor until it has the records.
     let produce = broker.start_all(1);
     assert_eq!(answer(&produce), None);
     broker.replicate(1, 0);
@@ -159,7 +159,7 @@ fn killed_follower_counts_once_it_has_caught_up() {
     assert_eq!(answer(&produce), Some(vec![(0, 2)]));
 }
 
-/// The leader has not seen the end of its connection: its machine lost power, say.
+/// The leader has not seen the end of the follower's first connection: its machine lost power, say.
 #[test]
 fn a_follower_over_another_connection_has_to_catch_up() {
     let broker = Fixture::new(&[]);
@@ -169,7 +169,7 @@ fn a_follower_over_another_connection_has_to_catch_up() {
     assert_eq!(answer(&produce), Some(vec![(0, 0)]));
     broker.claim(2, 102, 0);
     assert_eq!(broker.partition(0).in_sync_followers(), [3]);
-    // The end of the first one is no end of this one.
+    // The end of the first connection does not end the new one.
     broker.claim(2, 102, 1);
     broker.manager.end_connection(100, "client disconnected");
     assert_eq!(broker.partition(0).in_sync_followers(), [2, 3]);
@@ -178,7 +178,7 @@ fn a_follower_over_another_connection_has_to_catch_up() {
 #[test]
 fn too_few_in_sync_replicas_refuse_the_append() {
     let broker = Fixture::new(&[]);
-    // A follower leaves when it was behind for two whole lag periods.
+    // A follower leaves the in-sync set after it was behind for two whole lag periods.
     broker.append();
     broker.manager.shrink_in_sync();
     broker.manager.shrink_in_sync();
@@ -197,7 +197,7 @@ fn too_few_in_sync_replicas_refuse_the_append() {
         "there is nothing to lag behind"
     );
 
-    // One comes back, and two of three are enough.
+    // One follower comes back, and two of three replicas are enough.
     broker.replicate(0, 0);
     let produce = broker.start_all(1);
     broker.replicate(0, 0);
@@ -247,7 +247,7 @@ fn acks_decide_who_is_waited_for() {
         broker.timer.advance(MILLISECOND);
         anyhow::Ok(answer(&produce).map(|statuses| statuses[0]))
     };
-    // The leader alone; none; then numbers of acks that there are not.
+    // The acks of the leader alone; no acks; then numbers of acks that do not exist.
     assert_eq!(produce(1, 0, 0).unwrap(), Some((0, 0)));
     assert_eq!(produce(0, 0, 0).unwrap(), None);
     assert_eq!(
@@ -259,7 +259,7 @@ fn acks_decide_who_is_waited_for() {
     for acks in [2, -2, i16::MAX] {
         assert_eq!(produce(acks, 0, 0).unwrap(), Some((21, -1)));
     }
-    // All, with a timeout that is over at once.
+    // The acks of all, with a timeout that is over at once.
     for timeout_ms in [0, -1, i32::MIN] {
         assert_eq!(
             produce(-1, timeout_ms, 0).unwrap().unwrap().0,
@@ -295,7 +295,7 @@ fn full_log_drops_replicated_records_only() {
     assert_eq!(broker.append(), full, "one follower still needs it");
     broker.replicate(1, 0);
     assert_eq!(broker.append(), 0);
-    // Replicated by both, the oldest made room.
+    // Once both followers had it, the oldest batch made room.
     let partition = broker.partition(0);
     assert_eq!(partition.offsets().log_start, 1);
     assert_eq!(
@@ -328,7 +328,7 @@ fn delete(broker: &Fixture, offsets: &[(i32, i64)]) -> Asked<DeleteRecordsRespon
     broker.ask(&delete_records(offsets))
 }
 
-/// Error code and low watermark of each partition, once answered.
+/// Returns the error code and low watermark of each partition, once answered.
 fn results(deletion: &Asked<DeleteRecordsResponse>) -> Option<Vec<(i16, i64)>> {
     let topics = deletion.answer()?.topics.into_iter();
     let results = topics.flat_map(|topic| topic.partitions);
@@ -348,7 +348,7 @@ fn deletion_waits_for_both_followers() {
     assert_eq!(results(&deletion), None, "one follower is missing");
     broker.replicate(1, 0);
     assert_eq!(results(&deletion), Some(vec![(0, 2)]));
-    // Then everything, then what is gone already.
+    // Delete all records, then records that are already gone.
     let all = delete(&broker, &[(0, -1)]);
     broker.replicate_to_all(0);
     assert_eq!(

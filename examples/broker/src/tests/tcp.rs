@@ -1,4 +1,5 @@
-//! The broker over real sockets, with the real timer: many connections, and clients that misbehave.
+//! Tests of the broker over real sockets, with the real timer: many connections, and clients that
+//! misbehave.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -37,7 +38,7 @@ impl Client {
         self.0.write_all(bytes).unwrap();
     }
 
-    /// The answer to such a request.
+    /// Receives the answer to a request of type `Q`.
     fn receive<Q: Request>(&mut self) -> Q::Response {
         let mut frame = vec![0; 4];
         self.0.read_exact(&mut frame).unwrap();
@@ -50,18 +51,18 @@ impl Client {
         self.ask(&produce(acks, timeout_ms, &[(0, record_batch(1))]));
     }
 
-    /// The error code of the produce sent before.
+    /// Receives the answer to a produce; returns its error code.
     fn produced(&mut self) -> i16 {
         self.receive::<ProduceRequest>().responses[0].partition_responses[0].error_code
     }
 
-    /// An end of file, or a reset where unread bytes were thrown away.
+    /// Returns true at an end of file, or at a reset, by which unread bytes are thrown away.
     fn was_closed(mut self) -> bool {
         !matches!(self.0.read(&mut [0]), Ok(1..))
     }
 }
 
-/// A broker with these options, and a client of it.
+/// Starts a broker with these options, and a client of it.
 fn start(options: &[&str]) -> (Broker, Client) {
     let args = args(options);
     let broker = Broker::start(&args, args.listen).unwrap();
@@ -117,13 +118,13 @@ fn followers_of_other_processes_acknowledge() {
     broker.shutdown();
 }
 
-/// Lets a follower through to this leader, until the returned socket is shut down.
+/// Forwards a follower's connection to this leader, until the returned socket is shut down.
 fn forward(follower: TcpStream, leader: &Broker) -> TcpStream {
     let leader = TcpStream::connect(leader.address()).unwrap();
     for (from, to) in [(&follower, &leader), (&leader, &follower)] {
         let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
         thread::spawn(move || {
-            // However one direction ends, so does the other.
+            // When one direction ends, however it does, end the other.
             let _ = io::copy(&mut from, &mut to);
             let _ = to.shutdown(Shutdown::Both);
         });
@@ -131,7 +132,7 @@ fn forward(follower: TcpStream, leader: &Broker) -> TcpStream {
     follower
 }
 
-/// The leader still counts it as one of the in-sync replicas that have the records.
+/// The leader still counts the follower as an in-sync replica that has the records.
 #[test]
 fn follower_that_loses_its_connection_keeps_its_logs() {
     let leader = &["--node", "1", "--cluster", "1=127.0.0.1:0,2,3"];
@@ -151,7 +152,7 @@ fn follower_that_loses_its_connection_keeps_its_logs() {
             wait_until(|| follower.offsets(key) == (0..1));
             connection.shutdown(Shutdown::Both).unwrap();
             let again = between.accept().unwrap().0;
-            assert!(again.peek(&mut [0]).is_ok()); // it asks whom it has found
+            assert!(again.peek(&mut [0]).is_ok()); // the follower asks for the cluster's id
             stop.raise();
             forward(again, next);
         });
@@ -161,7 +162,7 @@ fn follower_that_loses_its_connection_keeps_its_logs() {
     second.shutdown();
 }
 
-/// The followers are two clients: one that is killed has its connection closed by the system.
+/// The followers are two clients: the system closes the connection of a killed one.
 #[test]
 fn a_killed_follower_acknowledges_nothing() {
     let (broker, mut client) = start(&["--node", "1", "--cluster", "1=127.0.0.1:0,2,3"]);
@@ -173,12 +174,12 @@ fn a_killed_follower_acknowledges_nothing() {
     let [mut second, mut third] = [(); 2].map(|()| Client::connect(&broker));
     client.send_produce(-1, 600_000);
     wait_until(|| broker.manager.produces.len() == 1);
-    // Follower 2 says that it has the record, and is killed.
+    // Follower 2 reports that it has the record, and is killed.
     follow(2, &mut second, 0);
     follow(2, &mut second, 1);
     drop(second);
     wait_until(|| partition.in_sync_followers() == [3]);
-    // It is started again, and fetches nothing yet. Follower 3 has the record.
+    // Follower 2 is started again, and fetches nothing yet. Follower 3 has the record.
     let mut again = Client::connect(&broker);
     follow(3, &mut third, 0);
     follow(3, &mut third, 1);
@@ -201,7 +202,7 @@ fn hundreds_of_connections_have_a_produce_parked_each() {
         client.send_produce(-1, 600_000);
     }
     wait_until(|| broker.manager.produces.len() == CONNECTIONS);
-    // A third of them goes; the others are answered.
+    // A third of the clients leaves; the others are answered.
     clients.truncate(CONNECTIONS * 2 / 3);
     wait_until(|| broker.manager.produces.len() == clients.len());
     resume_followers(&broker);
@@ -240,7 +241,7 @@ fn clients_take_no_place_of_a_follower() {
         for _ in 0..3 {
             assert!(Client(TcpStream::connect(broker.address()).unwrap()).was_closed());
         }
-        // Until both are back it is refused: too few are in sync.
+        // The produce is refused until both followers are back: too few replicas are in sync.
         wait_until(|| {
             client.send_produce(-1, 60_000);
             client.produced() == 0
@@ -280,7 +281,7 @@ fn client_that_does_not_read_is_not_read_from() {
     broker.shutdown();
 }
 
-/// The client's end lies behind five requests that nothing reads while the first one waits.
+/// The client's end lies behind five requests, which no thread reads while the first one waits.
 #[test]
 fn end_of_a_pipelining_client_is_seen_at_once() {
     let (broker, mut client) = start(&["--pause-followers", "--max-connections", "1"]);
@@ -303,8 +304,8 @@ fn end_of_a_pipelining_client_is_seen_at_once() {
     assert!(fetches.cancelled >= 1);
 }
 
-/// A parked request is answered before its connection is closed. A follower says by its next fetch
-/// that it has the records, and takes its time until then.
+/// A parked request is answered before its connection is closed. A follower reports only by its
+/// next fetch that it has the records, and pauses before it.
 #[test]
 fn shutdown_answers_parked_despite_half_frames() {
     assert!(

@@ -1,5 +1,5 @@
-//! Bytes from strangers, and a broker without threads to throw them at: what libFuzzer, the replay
-//! of its corpus and the tests here share.
+//! Throws arbitrary bytes at a broker without threads, for libFuzzer, the replay of its corpus, and
+//! the tests here.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{OnceLock, mpsc::Receiver};
@@ -15,9 +15,9 @@ use crate::replica_manager::ReplicaManager;
 use crate::{args::Args, fetch::FETCH_BYTES_MAX, frame::read_frame};
 
 const FRAME_MAX: u32 = 64 << 10;
-/// Connections at a time.
+/// The number of connections at a time.
 const CONNECTIONS: usize = 4;
-/// The first byte of an event, which is no request: no API has such a key.
+/// The first byte of an event, which is not a request: no API has such a key.
 const EVENTS: u8 = 0x7f;
 const BOUNDS: &str = "broker --max-partitions 16 --max-log 20000";
 
@@ -28,7 +28,7 @@ struct Connection {
     asked: Option<(Bytes, Receiver<Answer>)>,
 }
 
-/// A client without a socket.
+/// Makes a client without a socket.
 pub(crate) fn client(connection: u64) -> Client {
     Client {
         address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9092)),
@@ -58,7 +58,7 @@ impl Connection {
         self.asked.is_some()
     }
 
-    /// The client is gone: the request that waited has its answer now.
+    /// Ends the connection: a request that waited must have its answer then.
     fn hang_up(self, manager: &ReplicaManager) {
         manager.end_connection(self.client.connection, "client disconnected");
         if let Some((frame, answer)) = self.asked {
@@ -67,7 +67,7 @@ impl Connection {
     }
 }
 
-/// Returns true if a request has its answer, which must be its own.
+/// Returns true if a request has an answer, which must be its own.
 fn is_answered(frame: &[u8], answer: &Receiver<Answer>) -> bool {
     let Ok(answer) = answer.try_recv() else {
         return false;
@@ -96,29 +96,30 @@ pub(crate) fn follow(
         log_end: log.end,
     };
     manager.note_fetch(partition, fetch);
-    // An offset that is gone: the leader's log start says where to go on.
+    // If the offset is gone, the leader's log start says where to go on.
     let read = partition
         .read(log.end, UpTo::LogEnd, FETCH_BYTES_MAX, true)
         .unwrap_or_default();
     follower.append(&partition.key, read, partition.offsets().log_start)
 }
 
-/// A broker of its own and the connections to it.
+/// A broker and the connections to it.
 pub(crate) struct Session {
     timer: ManualTimer,
     pub(crate) manager: ReplicaManager,
     open: [Connection; CONNECTIONS],
-    /// The one whose requests come.
+    /// The index of the connection that sends the next request.
     current: usize,
     next_number: u64,
 }
 
-/// Does what the frames say, to a broker with a topic `t`. A frame whose API key begins with 0x7f
-/// is no request: by its second byte time passes, by as many milliseconds as its correlation id
-/// says; the followers fetch; another connection goes on; this one hangs up.
+/// Handles the frames in `data` by a broker with a topic `t`. A frame whose API key begins with
+/// 0x7f is an event instead of a request. Its second byte chooses: time passes, as many
+/// milliseconds as its correlation id; the followers fetch; another connection goes on; this one
+/// hangs up.
 ///
 /// # Panics
-/// When a request has no answer, or something stays behind when all have hung up.
+/// When a request has no answer, or an operation or watch is left when all have hung up.
 pub fn run(data: &[u8]) {
     let mut session = Session::new();
     session.read(data);
@@ -166,9 +167,9 @@ impl Session {
         }
     }
 
-    /// The followers fetch until they have everything and the leader knows.
+    /// Lets the followers fetch until they have everything and the leader knows.
     pub(crate) fn follow_all(&self) {
-        // Over connections that come after all that are open.
+        // The followers' connections come after all open ones.
         let (manager, connection) = (&self.manager, self.next_number);
         for topic in manager.topics.all() {
             for partition in &*topic {
@@ -179,7 +180,7 @@ impl Session {
         }
     }
 
-    /// The current connection ends, and another one takes its place.
+    /// Ends the current connection; another one takes its place.
     pub(crate) fn hang_up(&mut self) {
         let next = Connection::new(self.next_number);
         self.next_number += 1;
@@ -191,7 +192,7 @@ impl Session {
             self.current = connection;
             self.hang_up();
         }
-        // Nothing stays: neither operations nor watches.
+        // No operation and no watch is left.
         let ReplicaManager {
             produces,
             fetches,

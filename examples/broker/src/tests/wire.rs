@@ -1,4 +1,4 @@
-//! Bytes on the wire: each API at each version it serves, and frames that are no requests.
+//! Tests of the bytes on the wire: each API at each served version, and malformed frames.
 
 use bytes::{BufMut, BytesMut};
 use kafka_protocol::messages::*;
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{partition::UpTo, schemas::APIS};
 
-/// An answer, decoded again, as text.
+/// Decodes an answer, and returns it as text.
 fn shown(key: ApiKey, version: i16, frame: BytesMut) -> String {
     let mut frame = frame.freeze().split_off(4);
     ResponseHeader::decode(&mut frame, key.response_header_version(version)).unwrap();
@@ -19,7 +19,7 @@ fn shown(key: ApiKey, version: i16, frame: BytesMut) -> String {
     format!("{response:?}")
 }
 
-/// The values of a field of an answer, wherever it has that field.
+/// Returns the values of a field, wherever an answer has it.
 fn values(shown: &str, field: &str) -> Vec<i16> {
     let field = format!(" {field}: ");
     let found = shown.split(&field).skip(1);
@@ -37,15 +37,15 @@ fn every_api_answers_at_every_version_errors_too() {
             version,
             broker.answer(example(key, version)).unwrap().unwrap(),
         );
-        // Every error of the example, in the order of the answer.
+        // The example's error codes, in the order of the answer.
         let error_codes: &[i16] = match key {
             ApiKey::Produce => &[0, 87, 3],
-            ApiKey::Fetch => &[0, 0, 1, 3], // its own first
+            ApiKey::Fetch => &[0, 0, 1, 3], // the fetch's own code first
             ApiKey::ListOffsets => &[0, 0, 43, 3],
             ApiKey::Metadata => &[0, 0, 0, 0, 0, 0, 0, 0, 17, 0], // two have three partitions
             ApiKey::CreateTopics => &[0, 36, 17, 37, 38, 39, 40],
             ApiKey::DeleteRecords => &[0, 1, 3],
-            ApiKey::FindCoordinator => &[15], // there is none
+            ApiKey::FindCoordinator => &[15], // there is no coordinator
             _ => &[0],
         };
         assert_eq!(
@@ -53,8 +53,8 @@ fn every_api_answers_at_every_version_errors_too() {
             error_codes,
             "{key:?} {version}"
         );
-        let address = ("host: \"127.0.0.1\", port: 9092", 1); // that the client came to
-        // And other fields that have to be right.
+        let address = ("host: \"127.0.0.1\", port: 9092", 1); // that the client connected to
+        // Other fields of the answers that have to be right.
         let also: &[_] = match key {
             ApiKey::Metadata => &[address, ("isr_nodes: [1, 2, 3]", 6)],
             ApiKey::InitProducerId => &[("producer_epoch: 0", 1)],
@@ -75,7 +75,7 @@ fn a_fetch_has_the_records_at_every_version() {
     let broker = Fixture::new(&[]);
     broker.append_replicated();
     for version in versions(ApiKey::Fetch) {
-        // The records are the bytes that the leader stores.
+        // The records in the answer are the bytes that the leader stores.
         let frame = broker
             .answer(example(ApiKey::Fetch, version))
             .unwrap()
@@ -94,7 +94,7 @@ fn a_fetch_has_the_records_at_every_version() {
     }
 }
 
-/// A request without client id whose body is `body`, whatever that is.
+/// Makes a request without client id, with any `body`.
 fn raw(key: i16, version: i16, body: &[u8]) -> BytesMut {
     let mut frame = BytesMut::new();
     frame.put_i16(key);
@@ -135,7 +135,7 @@ fn giant_count_is_refused_before_allocation() {
     let broker = Fixture::new(&[]);
     let count = &[0x7f, 0xff, 0xff, 0xff];
     let one_topic = [0, 0, 0, 1, 0, 1, b't'];
-    // Topics, and partitions of a topic.
+    // The count is of topics, then of partitions of a topic.
     for frame in [
         raw(3, 4, count),
         raw(1, 4, &[&[0; 17][..], &one_topic, count].concat()),
@@ -150,7 +150,7 @@ fn giant_count_is_refused_before_allocation() {
     assert!(reason.contains("a length of -16777216"), "{reason}");
 }
 
-/// A name of three bytes may stand for a thousand partitions.
+/// A name of three bytes may ask for the description of a thousand partitions.
 #[test]
 fn a_topic_asked_for_many_times_is_described_once() {
     let broker = Fixture::new(&["--partitions", "1000"]);
