@@ -59,13 +59,13 @@ def wait_for(what, condition):
 
 
 def frame(api, version, body, number=1):
-    """`number` is the correlation id, which the answer repeats."""
+    """Makes a frame; `number` is the correlation id, which the answer repeats."""
     request = struct.pack(">hhih", api, version, number, -1) + body
     return struct.pack(">i", len(request)) + request
 
 
 def produce(timeout_ms=HOUR_MS):
-    """With acks=all."""
+    """Makes a produce with acks=all."""
     body = struct.pack(">hhi", -1, -1, timeout_ms) + TOPIC + struct.pack(">iii", 1, 0, len(BATCH)) + BATCH
     return frame(PRODUCE, 3, body)
 
@@ -76,7 +76,7 @@ def fetch(offset, max_wait_ms=HOUR_MS):
 
 
 def malformed(seed):
-    """One of the ways in which a frame is no request."""
+    """Makes a malformed frame, in one of several ways."""
     bytes_of = random.Random(seed).randbytes
     return [
         b"\x7f\xff\xff\xff",  # oversized
@@ -106,13 +106,13 @@ class Client:
         return data
 
     def answer(self):
-        """The number of the next answer, and the rest."""
+        """Receives the next answer; returns its number, and the rest."""
         (length,) = struct.unpack(">i", self.receive(4))
         answer = self.receive(length)
         return struct.unpack(">i", answer[:4])[0], answer[4:]
 
     def answered_once(self):
-        """The answer to the only request; the next answer is that to the next request."""
+        """Returns the answer to the only request, and checks that the next answer is to the next request."""
         number, answer = self.answer()
         self.send(frame(API_VERSIONS, 0, b"", number=2))
         if (number, self.answer()[0]) != (1, 2):
@@ -120,7 +120,7 @@ class Client:
         return answer
 
     def produced(self):
-        """The error of the produce that was sent."""
+        """Returns the error of the produce that was sent."""
         return struct.unpack_from(">h", self.answered_once(), len(TOPIC) + 8)[0]
 
     def was_closed(self):
@@ -141,13 +141,13 @@ def close(clients):
 
 
 def has_stopped(process):
-    """Until one of its threads has taken the signal, the others go on: a follower fetches."""
+    """Returns true if all threads of a process are stopped: until then a follower may still fetch."""
     tasks = Path(f"/proc/{process}/task").iterdir()
     return all("\nState:\tT" in (task / "status").read_text() for task in tasks)
 
 
 class Cluster:
-    """Three processes, and what the clients have seen of them."""
+    """Three processes, and counts of what the clients have seen of them."""
 
     def __init__(self, program, folder, connections):
         self.out, self.err = folder / "out", folder / "err"
@@ -171,12 +171,12 @@ class Cluster:
             return subprocess.Popen([*self.words, *words], stdin=subprocess.DEVNULL, stdout=out, stderr=err)
 
     def start_again(self, node):
-        """Not a child of the cluster's process."""
+        """Starts a node again, not as a child of the cluster's process."""
         (nodes,) = self.printed("a node is run by: --node N --cluster (.*)")
         self.nodes[node - 1] = self.start("--node", str(node), "--cluster", nodes).pid
 
     def kill(self):
-        """The leader ends with the cluster; a follower that is stopped would not."""
+        """Kills the cluster and its followers: the leader ends with the cluster, a stopped follower would not."""
         self.process.kill()
         self.process.wait()
         for node in (2, 3):
@@ -217,7 +217,7 @@ class Cluster:
                 fail(f"a produce was answered with error {answered}, not {error}")
 
     def bystander(self, timeout_ms=HOUR_MS):
-        """The error of one more produce."""
+        """Sends one more produce; returns its error."""
         client = Client(self.address)
         client.send(produce(timeout_ms))
         error = client.produced()
@@ -230,11 +230,11 @@ class Cluster:
             fail(f"a bystander's produce was answered with error {error}")
 
     def held(self):
-        """Descriptors and threads of the leader."""
+        """Counts the descriptors and threads of the leader."""
         return [len(os.listdir(f"/proc/{self.nodes[0]}/{what}")) for what in ("fd", "task")]
 
     def self_check(self, attack):
-        """Nothing is parked but the followers' fetches; the leader holds what it did before."""
+        """Checks that only the followers' fetches are parked, and that the leader holds no more than before."""
         wait_for("nothing parked", lambda: self.parked("produce") == 0 and self.parked("fetch") <= 2)
         wait_for(f"only {self.at_first} descriptors, threads", lambda: not any(map(gt, self.held(), self.at_first)))
         memory_kb = int(re.search(r"RssAnon:\s+(\d+)", Path(f"/proc/{self.nodes[0]}/status").read_text())[1])
@@ -247,7 +247,8 @@ class Cluster:
 
 
 def idle(cluster, count):
-    """Half have a fetch parked, half send nothing. One produce wakes all that wait; of the next, the clients go."""
+    """Half of the clients park a fetch, half send nothing. One produce wakes the fetches; while the next ones wait,
+    their clients leave."""
     clients = cluster.clients(count)
     waiting = clients[::2]
     send(waiting, fetch(cluster.seen["appended"]))
@@ -261,8 +262,8 @@ def idle(cluster, count):
 
 
 def pipelined_fetches(cluster, count):
-    """Each client sends fetches ahead that would wait for 24 days, and leaves. The first waits; the others lie before
-    the client's end, which is seen all the same."""
+    """Each client sends fetches ahead that would wait for 24 days, and leaves. The first fetch waits; the others lie
+    before the client's end, which the broker sees all the same."""
     clients = cluster.clients(count)
     send(clients, SENT_AHEAD * fetch(cluster.seen["appended"], LONGEST_MS))
     cluster.wait_until_parked("fetch", count)
@@ -272,7 +273,7 @@ def pipelined_fetches(cluster, count):
 
 
 def half_frames(cluster, count):
-    """The first bytes of a produce, then silence; then the rest, or the end of the connection."""
+    """Sends the first bytes of a produce, then nothing; then the rest, or the end of the connection."""
     clients, request = cluster.clients(count), produce()
     cut = [1 + at % (len(request) - 1) for at in range(count)]
     for client, at in zip(clients, cut):
@@ -288,7 +289,7 @@ def half_frames(cluster, count):
 
 
 def malformed_frames(cluster, count):
-    """Each closes its own connection only."""
+    """Sends malformed frames, each of which closes only its own connection."""
     for seed in range(count):
         client = Client(cluster.address)
         client.send(malformed(seed))
@@ -301,8 +302,8 @@ def malformed_frames(cluster, count):
 
 
 def killed_follower(cluster, count):
-    """Produces wait for a follower that is stopped. Some time out, the clients of some go; it is killed, and the rest
-    is acknowledged when it has left the in-sync set. It is started again, and every record is there."""
+    """Produces wait for a stopped follower. Some time out, some lose their clients. The follower is killed; the rest
+    are acknowledged once it has left the in-sync set. It is started again, and every record is there."""
     clients = cluster.clients(count)
     hasty, leaving, staying = clients[:HASTY], clients[HASTY::2], clients[HASTY + 1::2]
     cluster.signal(signal.SIGSTOP, 2)
@@ -328,7 +329,7 @@ def killed_follower(cluster, count):
 
 
 def stopped_followers(cluster, count):
-    """Both leave the in-sync set while produces wait: these time out, the next is refused. Then they go on."""
+    """Both followers leave the in-sync set while produces wait: these expire, the next is refused. Then both go on."""
     clients = cluster.clients(count)
     cluster.signal(signal.SIGSTOP, 2, 3)
     send(clients, produce(2 * cluster.lag_ms))
@@ -342,7 +343,7 @@ def stopped_followers(cluster, count):
 
 
 def killed_leader(cluster, count):
-    """Its followers end with it, one that is stopped, too."""
+    """The leader is killed: its followers end with it, even a stopped one."""
     clients = cluster.clients(count)
     cluster.signal(signal.SIGSTOP, 3)
     send(clients, produce())
@@ -357,7 +358,7 @@ def killed_leader(cluster, count):
 
 
 def shutdown(cluster, count):
-    """Produces wait, SIGUSR1 prints them, SIGTERM has them answered; the leader's counts are the clients'."""
+    """Produces wait; SIGUSR1 prints them, SIGTERM answers them; the leader's counts agree with the clients'."""
     clients = cluster.clients(count)
     # The other processes have no snapshot, and go on.
     cluster.signal(signal.SIGUSR1, 2, 3)
@@ -387,7 +388,7 @@ def shutdown(cluster, count):
 
 
 def enough_descriptors(count):
-    """The cluster's limit is ours; a client has one end of a connection, the leader the other."""
+    """Raises the limit of descriptors, which the cluster inherits: a connection takes one here, one in the leader."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most < count + OTHER_DESCRIPTORS:
         print(f"SKIPPED: {count} CONNECTIONS: ulimit -Hn is {most}", file=sys.stderr)
@@ -396,7 +397,7 @@ def enough_descriptors(count):
 
 
 def put_through(args, attacks, last):
-    """A new cluster; the last attack ends it."""
+    """Runs the attacks on a new cluster; the last attack ends it."""
     with tempfile.TemporaryDirectory() as folder:
         cluster = Cluster(args.broker, Path(folder), args.connections)
         try:

@@ -1,8 +1,8 @@
-"""The load of check.sh, and its judge: load.py path/to/external_events
+"""Makes the load of check.sh, and judges the answers: load.py path/to/external_events
 
-Starts a NATS server and three gateways and keeps a book of all that was posted and asked. Times are this
-process's monotonic clock: a request begins before the gateway parks it and ends after it was answered, so one
-that seems early is early.
+Starts a NATS server and three gateways, and records every POST and every GET. Times are this process's monotonic
+clock: a request begins before the gateway parks it and ends after it was answered, so a request that seems early
+is early.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ def check(right, what):
 
 
 async def until(what, ready, within=STEP_S):
-    """Asks `ready` again and again."""
+    """Calls `ready` until it returns a true value; returns that value."""
     deadline = now() + within
     while not (found := await ready()):
         check(now() < deadline, f"no {what} within {within:.0f} s")
@@ -49,7 +49,7 @@ async def until(what, ready, within=STEP_S):
 
 
 async def http(port, request, body=""):
-    """One request on a connection of its own; raises OSError when that breaks."""
+    """Sends a request on a connection of its own; raises OSError if the connection breaks."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         head = f"{request} HTTP/1.1\r\nHost: here\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -91,7 +91,7 @@ class Process:
         self.process.send_signal(number)
 
     async def end(self, number, within=STEP_S):
-        """Signals it; returns its exit status."""
+        """Signals the process; returns its exit status."""
         self.signal(number)
 
         async def ended():
@@ -180,7 +180,7 @@ class Stage:
         return max(self.posted[order], default=0)
 
     def disturb(self, begun):
-        """From then until now something was down."""
+        """Notes that something was down from `begun` until now."""
         self.disturbed.append((begun, now() + LATE_AFTER_RESTART_S))
 
     def late_s(self, begun, ended):
@@ -188,7 +188,7 @@ class Stage:
         return LATE_AFTER_RESTART_S if disturbed else LATE_S
 
     def judge(self, one):
-        """Every answer is right for what was published, and at the right time."""
+        """Checks that an answer is right for the published events, and came at the right time."""
         order, status = one.order, one.answer.status
         if status == 200:
             answered = json.loads(one.answer.body)
@@ -327,7 +327,7 @@ async def lose_store(stage):
 
 
 async def delete_stream(stage):
-    """Gateways keep their connections."""
+    """Deletes the stream; the gateways keep their connections."""
     reader, writer = await asyncio.open_connection("127.0.0.1", stage.nats_port)
     writer.write(b"CONNECT {}\r\nSUB answer 1\r\nPUB $JS.API.STREAM.DELETE.ORDERS answer 0\r\n\r\n")
     answer = await asyncio.wait_for(reader.readuntil(b'"success":true'), STEP_S)

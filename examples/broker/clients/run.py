@@ -118,7 +118,7 @@ class Cell:
 
 
 class Broker:
-    """A broker whose followers are as a phase says."""
+    """A broker whose followers are in the state of a phase."""
 
     def __init__(self, program, phase, folder):
         self.log = folder / f"{phase}.log"
@@ -151,7 +151,7 @@ def options():
 
 
 def try_all(args, folder):
-    """Returns the cells of each client that could be tried, after its label; and the others' names."""
+    """Returns the label and cells of each client that could be tried, and the names of the other clients."""
     there, missing = [], []
     for client in (CLIENTS[name] for name in args.only or CLIENTS):
         progress(f"installing {client.name}")
@@ -174,7 +174,7 @@ def try_all(args, folder):
 
 
 def lines_of(columns):
-    """The page's row of each client."""
+    """Returns a row for the page for each client."""
     lines = {}
     for name, (label, *cells) in columns.items():
         otherwise = "; ".join(f"{scenario}: {cell}" for scenario, cell in zip(SCENARIOS, cells) if cell != "✓")
@@ -183,7 +183,7 @@ def lines_of(columns):
 
 
 def lines_on(page):
-    """The same, as the page has them."""
+    """Returns the rows that the page has."""
     rows = [line for line in page.splitlines(keepends=True) if line.startswith("| ")][2:]  # after the head
     return {row.split()[1]: row for row in rows}
 

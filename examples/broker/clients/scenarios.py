@@ -1,6 +1,6 @@
-"""What every client is put through. A scenario gives commands to drivers (protocol.py) and judges their
-answers: it returns where all is as promised (an error of the client as the client says it), and fails
-with the words for the table where it is not.
+"""The scenarios that every client is put through. A scenario gives commands to drivers (protocol.py) and judges
+their answers. If all is as promised it returns (an error of the client in the client's words); otherwise it fails
+with the words for the table.
 """
 
 import re
@@ -22,11 +22,11 @@ ALSO = {
 
 
 class Failed(Exception):
-    """Not as promised; says what came instead."""
+    """The client did not do as promised; the words say what came instead."""
 
 
 class CannotDo(Exception):
-    """The client has no such thing."""
+    """The client has no such function."""
 
 
 def letters(text):
@@ -94,7 +94,7 @@ def short(cell):
 
 
 def woken(cell):
-    """Enough bytes come while a fetch waits for them; too few do not wake it."""
+    """Too few bytes do not wake a fetch that waits; enough bytes do."""
     reader, writer = cell.driver(), cell.driver()
     writer.ask("produce", topic=cell.topic, count=1, prefix="few")
     reader.send("consume", topic=cell.topic, count=2, wait_ms=LONG_MS, min_bytes=10_000)
@@ -109,7 +109,7 @@ def woken(cell):
 
 
 def expired(cell):
-    """Enough bytes never come: at its time the fetch gets what is there, and not before."""
+    """Enough bytes never come: the fetch gets the bytes that are there at its timeout, and not before."""
     driver = cell.driver()
     driver.ask("produce", topic=cell.topic, count=1, prefix="few")
     start = time.monotonic()
@@ -126,7 +126,7 @@ def delete(cell):
 
 
 def create(cell):
-    """A topic is made as asked, and one with a configuration is not."""
+    """A topic is made as asked; a topic with a configuration is not made."""
     driver = cell.driver()
     driver.ask("create", topic=cell.topic, partitions=2)
     driver.ask("produce", topic=cell.topic, count=1, partition=1)

@@ -1,4 +1,4 @@
-"""aiokafka as a driver: see protocol.py. It tries again until its timeout, whatever the error."""
+"""aiokafka as a driver: see protocol.py. The client tries again until its timeout, whatever the error."""
 
 import asyncio
 import sys
