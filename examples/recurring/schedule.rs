@@ -25,7 +25,8 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// How far the wall clock may be set back before a schedule starts anew, as in cron.
 const SET_BACK_MAX: SignedDuration = SignedDuration::from_hours(3);
 
-/// The most days between two searches: each search without a result doubles the pause of a day.
+/// The most days between two searches. The pause is a day at first; each search without a result
+/// doubles it.
 const SEARCH_AGAIN_MAX_DAYS: i32 = 32;
 
 /// Reads the wall clock.
@@ -141,9 +142,9 @@ impl Recurring {
         true
     }
 
-    /// Searches again when the day after `days` days begins. The library finds no time if its
-    /// search meets a day that the time zone skipped, as Apia did 2011-12-30; a search from the
-    /// next day finds one.
+    /// Searches again at the start of the day that is `days` days away. The library finds no time
+    /// if its search meets a day that the time zone skipped, as Apia did 2011-12-30; a search from
+    /// the next day finds one.
     fn search_again(self: Arc<Self>, days: i32) {
         let now = self.now();
         let day = now

@@ -26,7 +26,7 @@ class Failed(Exception):
 
 
 class CannotDo(Exception):
-    """The client has no such function."""
+    """The client cannot do what the scenario asks."""
 
 
 def letters(text):

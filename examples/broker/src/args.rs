@@ -104,7 +104,7 @@ pub enum Role {
 impl Args {
     /// Returns the role that the arguments ask for.
     pub fn role(&self) -> Role {
-        // A node has both options or none.
+        // A node has both of its options; any other role has neither.
         match (self.node, self.leader) {
             (Some(LEADER_ID), Some(listen)) => Role::Leader(listen),
             (Some(id), Some(leader)) => Role::Follower { id, leader },
@@ -113,8 +113,7 @@ impl Args {
         }
     }
 
-    /// Returns true for a node that `broker cluster` has started: its arguments have that word,
-    /// too.
+    /// Returns true for a node that `broker cluster` has started: its arguments include that word.
     pub(crate) fn is_started_by_cluster(&self) -> bool {
         self.command.is_some() && self.node.is_some()
     }

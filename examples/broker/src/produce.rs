@@ -118,8 +118,8 @@ impl Statuses for ProduceResponse {
     }
 }
 
-/// A deletion that waits until the in-sync replicas have deleted the leader's deleted records:
-/// until each partition's low watermark is high enough.
+/// A deletion that waits until the in-sync replicas have deleted the same records as the leader:
+/// until the low watermark of each partition has reached its offset.
 pub(crate) type DelayedDeleteRecords = DelayedAnswer<DeleteRecordsResponse>;
 
 /// Deletes records at the leader, and parks the answer until the in-sync followers have deleted

@@ -33,7 +33,7 @@ use crate::{
 /// The longest wait of a fetch at the leader: for this long a deletion or a new topic may go
 /// unnoticed.
 const FETCH_WAIT_MAX: Duration = Duration::from_millis(100);
-/// The number of fetches with news after which the topics are looked up again.
+/// The number of fetches in a row with news after which the topics are looked up again.
 const FETCHES_PER_METADATA: usize = 16;
 /// The pause between two attempts to reach the leader.
 const RECONNECT_AFTER: Duration = Duration::from_millis(100);
@@ -129,7 +129,7 @@ impl Follower {
     }
 }
 
-/// Returns true if the in-sync ones of these followers really have `partition` up to `offset`, by
+/// Returns true if those of `followers` that are in sync really have `partition` up to `offset`, by
 /// their own logs and not by the leader's knowledge. Followers in other processes are out of sight.
 pub(crate) fn all_have(followers: &[Follower], partition: &Partition, offset: i64) -> bool {
     let in_sync = partition.in_sync_followers();

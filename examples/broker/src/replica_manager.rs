@@ -285,7 +285,7 @@ impl ReplicaManager {
         text
     }
 
-    /// Returns how many parked operations ended in which way.
+    /// Returns the counts of each purgatory: how parked operations ended.
     pub(crate) fn stats(&self) -> [(&'static str, Stats); 3] {
         each_purgatory!(self.stats())
     }

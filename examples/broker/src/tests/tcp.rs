@@ -56,7 +56,7 @@ impl Client {
         self.receive::<ProduceRequest>().responses[0].partition_responses[0].error_code
     }
 
-    /// Returns true at an end of file, or at a reset, by which unread bytes are thrown away.
+    /// Returns true at an end of file, or at the reset that a close with unread bytes causes.
     fn was_closed(mut self) -> bool {
         !matches!(self.0.read(&mut [0]), Ok(1..))
     }
