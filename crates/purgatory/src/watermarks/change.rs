@@ -226,7 +226,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             outcome = Outcome::Completed;
             limit = BUDGET;
         }
-        Ok(met + self.end_waits_apart(&call, shard, record, &outcome, limit, ended_at))
+        Ok(met + self.end_waits_out_of_line(&call, shard, record, &outcome, limit, ended_at))
     }
 
     /// Removes the key's value, its epoch and the data beside it, and cancels its waits; returns
@@ -279,7 +279,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             }
         }
         let outcome = Outcome::Cancelled(reason);
-        met + self.end_waits_apart(&call, shard, record, &outcome, usize::MAX, ended_at)
+        met + self.end_waits_out_of_line(&call, shard, record, &outcome, usize::MAX, ended_at)
     }
 
     /// Closes a key: cancels its waits, and refuses later waits with the same reason. Returns how
@@ -297,7 +297,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let rare = shard.records.at_mut(record).rare.get_or_insert_default();
         let closed = rare.closed.get_or_insert_with(|| reason.clone()).clone();
         let outcome = Outcome::Cancelled(CancelReason::Closed(closed));
-        met + self.end_waits_apart(&call, shard, record, &outcome, BUDGET, ended_at)
+        met + self.end_waits_out_of_line(&call, shard, record, &outcome, BUDGET, ended_at)
     }
 
     /// Finds a key's record and restores Unmet: completes first the waits that an advance under way
@@ -320,14 +320,14 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
                 return (shard, found, met);
             };
             let completed = &Outcome::Completed;
-            met += self.end_waits_apart(call, shard, record, completed, BUDGET, *ended_at);
+            met += self.end_waits_out_of_line(call, shard, record, completed, BUDGET, *ended_at);
             *ended_at = self.frame.ending_at(); // callbacks have taken time
         }
     }
 
     /// Ends the waits of a key as [`end_waits`](Self::end_waits) does, for rare calls.
     #[inline(never)]
-    fn end_waits_apart<'a>(
+    fn end_waits_out_of_line<'a>(
         self: &'a Arc<Self>,
         call: &Call<'_>,
         shard: LockedShard<'a, Values<K, B>>,
