@@ -218,7 +218,7 @@ class Prometheus(Program):
         if (times, targets, rules) != (2, 1, 1):
             raise Failed("prometheus.yml is not what is expected here")
         (work / "prometheus.yml").write_text(config)
-        # Minutes become seconds in the time for which an alert waits, looks back, and compares.
+        # Minutes become seconds in the times that an alert waits for, looks back on and compares with.
         shortened = re.sub(r"\b(\d+)m\b", r"\1s", (HERE / "alerts.yml").read_text())
         shortened = re.sub(r"\* 60\b", "* 1", shortened)
         shortened = shortened.replace("        labels:\n", "        labels:\n          shortened: yes\n")

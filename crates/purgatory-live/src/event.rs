@@ -88,7 +88,7 @@ pub(crate) struct Group {
 struct Member {
     member: String,
     value: String,
-    /// The least number of seconds for which it lags.
+    /// The seconds for which it has lagged, at least.
     lags: f64,
 }
 

@@ -12,9 +12,10 @@ use timer_core::TimeHistogram;
 
 /// The length of the charts, and of the time that percentiles cover.
 const WINDOW_NS: u64 = 60_000_000_000;
-/// At most one point is kept of each second, so those that come about a second apart are kept.
+/// At most one point is kept of each of these: of points that come once a second, nearly all.
 const SECOND_NS: u64 = 1_000_000_000;
-/// One point a second, with parts of the first and last, and the one at which the window begins.
+/// One point a second, of which the window has the first and the last in part, and the one at which
+/// it begins.
 const POINTS_MAX: usize = (WINDOW_NS / SECOND_NS) as usize + 2;
 
 /// The totals of a purgatory at one moment.

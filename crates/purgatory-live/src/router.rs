@@ -137,8 +137,8 @@ impl Feed {
     /// Makes events for as long as there are listeners.
     async fn make(self: Arc<Self>, mut made: Sender<Latest>) {
         loop {
-            // 1. Call it on a thread that may block. A panic ends the streams; later clients wait
-            //    for the next.
+            // 1. Make an event on a thread that may block. A panic ends the streams; later clients
+            //    wait for the next.
             let begun = Instant::now();
             let live = self.live.clone();
             match spawn_blocking(move || live.event()).await {

@@ -218,8 +218,8 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     ///
     /// # Panics
     /// Resumes a panic of the closure, after signalling all keys, since the closure may have
-    /// changed something. Passes a panic of a key's `Clone` on. Panics when called inside a closure
-    /// of this monitor.
+    /// changed something. Passes on a panic of a key's `Hash`, `Eq` or `Clone`. Panics when called
+    /// inside a closure of this monitor.
     pub fn update<R>(&self, change: impl FnOnce(&mut S) -> R) -> R {
         let result = self.shared.change("Monitor::update called", change);
         self.shared.signal_all();

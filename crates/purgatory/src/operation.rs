@@ -134,7 +134,8 @@ pub trait DelayedOperation: Send + 'static {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Its check came true, its value, reply or permits came, or a call completed it.
+    /// Its check came true; the event, value, reply or permits that it waited for came; or a call
+    /// completed it.
     Completed,
     /// Its timeout came first.
     Expired,

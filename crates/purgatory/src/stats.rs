@@ -68,8 +68,8 @@ pub struct Stats {
     pub refused_closed: u64,
     /// Operations handed back because too many were parked.
     pub refused_full: u64,
-    /// Requests for more [permits](crate::Permits) than there are at that time. A request in line
-    /// that a lowered limit refuses counts as cancelled.
+    /// Requests that, when they arrive, ask for more [permits](crate::Permits) than there are. A
+    /// request in line that a lowered limit refuses counts as cancelled.
     pub refused_too_heavy: u64,
     /// Callbacks and last checks that were handed to the executor and have not begun; a sweep of
     /// [rechecks](crate::Builder::recheck_every) counts as one.

@@ -5,7 +5,7 @@ use std::{borrow::Borrow, hash::Hash};
 
 use crate::operation::opaque;
 
-/// A key that operations wait for and events signal: a partition, a request id, a pair of both.
+/// A key that operations wait for and threads signal: a partition, a request id, a pair of both.
 ///
 /// Any owned type that can be cloned, sent to another thread, and used as a map's key is a watch key.
 ///
@@ -17,8 +17,8 @@ use crate::operation::opaque;
 /// process. So a client cannot prepare keys that collide. Rapidhash is not cryptographic: a client
 /// that measures the times of many answers may learn enough to find colliding keys, each of which
 /// then costs a comparison with the others, under a lock. If that matters, let the key's `Hash`
-/// write a hash that std's [`RandomState`](std::hash::RandomState) has made. Bound the number of
-/// keys with [`max_parked`](crate::Builder::max_parked).
+/// write a hash that was computed with std's [`RandomState`](std::hash::RandomState). Bound the
+/// number of keys with [`max_parked`](crate::Builder::max_parked).
 ///
 /// On a [`ManualTimer`](timer_core::ManualTimer), seed and secrets are the same in each run, so
 /// that a simulation can be repeated. They are public, so a client can prepare keys that collide.

@@ -188,8 +188,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         ended
     }
 
-    /// Runs an operation's check without an event. If it comes true, an event was missed or is
-    /// late, which is counted and reported. Never inlined, to keep the path of an event small.
+    /// Runs an operation's check without an event. If it comes true, and no event came meanwhile, an
+    /// event was missed or is late, which is counted and reported. Never inlined, to keep the path
+    /// of an event small.
     #[inline(never)]
     fn check_unasked(self: &Arc<Self>, held: &mut CheckedOut<O>) -> Verdict {
         let verdict = self.check(&mut held.payload, O::try_complete);

@@ -1,4 +1,4 @@
-//! Ends of a key's operations from outside, and new deadlines.
+//! Ends the operations of a key from outside, and gives an operation a new deadline.
 //!
 //! Ending *claims* operations under their first shards' locks, then finishes them with nothing
 //! locked. If a thread holds an operation, that thread is left a request to end it.

@@ -74,8 +74,8 @@ pub struct Rules<K: WatchKey, O: DelayedOperation> {
     pub(crate) callbacks_on_executor: bool,
     /// Plans the sweeps; `None` for none.
     pub(crate) sweeps: Option<PlanSweeps<K, O>>,
-    /// If set, operations have a last check when their time is up. Called for each operation that a
-    /// last check or a sweep completes.
+    /// If set, operations of the program's own have a last check when their time is up, as waits
+    /// with a condition always have. Called for each operation that a last check or a sweep completes.
     pub(crate) on_missed: Option<OnMissed<K, O>>,
 }
 

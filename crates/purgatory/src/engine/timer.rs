@@ -4,7 +4,8 @@
 //! An operation whose time is up ends. If the purgatory was built so, it has its *last check*
 //! first, without an event. Check and callback run on the executor, since neither the timer's
 //! thread nor another caller must wait for user code. But if a thread has the operation under check
-//! just then, that thread runs the last check, if there is one, and ends it.
+//! just then, that thread ends the operation, after one more check if an event came meanwhile or a
+//! last check is to come.
 //!
 //! Until its last check an entry is held, with Expired as its pending end, so only that check can
 //! change how the operation ends.
@@ -101,8 +102,8 @@ impl<K: WatchKey, O: DelayedOperation> Inside for Kernel<K, O> {
         while let Some((mut shard, handles)) = tour.next(&table.shards) {
             for handle in handles {
                 claimed.extend(shard.claim(handle, outcome, ended_at).reached());
-                // If a thread holds the operation, it is left a request, and a shutdown waits for
-                // it.
+                // If a thread holds the operation, that holder is left a request, and a shutdown
+                // waits until the operation is called back.
                 shard.hold_shutdown(handle, &table.frame.closing);
             }
         }

@@ -6,11 +6,11 @@
 //! lowers the number taken, then *serves* the line under the same lock: while the head fits, it is
 //! answered with permits that are taken for it at once, whether its task has run or not. So a
 //! newcomer finds either a waiter ahead of it or permits that it may take; no other request can
-//! come between. A task that drops its answered future returns the permits. A line is also served
-//! when its head leaves, and when the limit rises. All of this is arithmetic on plain numbers;
-//! tasks are woken after the unlock. A *lease* is permits with a deadline: the hand-over puts an
-//! entry that holds them on the same wheel. The guard of the lease removes the entry; if the entry
-//! expires, the line is served.
+//! come between. A task that drops its answered future returns the permits. Any other change that
+//! may let the head fit serves the line as well: a head that leaves, a higher limit, permits that
+//! are used up. All of this is arithmetic on plain numbers; tasks are woken after the unlock. A
+//! *lease* is permits with a deadline: the hand-over puts an entry that holds them on the same
+//! wheel. The guard of the lease removes the entry; if the entry expires, the line is served.
 //!
 //! - **In turn**: only the head is served, and a newcomer that finds waiters joins behind them.
 //! - **Served**: when a shard is unlocked, no head fits, unless the shard is closed, or a change of

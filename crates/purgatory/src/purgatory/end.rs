@@ -1,5 +1,5 @@
-//! Ending operations from outside, giving them new deadlines (one by its id, all of a key, or all),
-//! and shutting down.
+//! Ending operations from outside (one by its id, all of a key, or all), giving them new deadlines
+//! (by id or by key), and shutting down.
 
 use std::time::Duration;
 
@@ -207,8 +207,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// The new timeout counts from the start of the call. If several threads call this, the one
     /// that takes the lock last sets the deadline, so a thread that stalls before the lock may
-    /// shorten a deadline that another has set meanwhile. Renewals of a [`Lease`](crate::Lease)
-    /// keep the latest deadline.
+    /// shorten a deadline that another has set meanwhile. Of the renewals of a
+    /// [`Lease`](crate::Lease), the one that began last counts instead.
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};

@@ -135,8 +135,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// longest, and the operations under check.
     ///
     /// The snapshot is not atomic: shards are locked one after another, for up to 64 operations or
-    /// the keys of one shard, so counts may disagree if operations are parked or end meanwhile. A
-    /// check's duration counts from the first snapshot that found it: two snapshots a second apart
+    /// the keys of one shard, so counts may disagree by all that changes meanwhile. A check's
+    /// duration counts from the first snapshot that found it: two snapshots a second apart
     /// distinguish a stuck check from a short one. Keys are cloned under a lock.
     ///
     /// O(parked + keys).

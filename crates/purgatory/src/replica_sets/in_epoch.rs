@@ -91,7 +91,7 @@ where
         self.change(|set, watermark| set.report(member, value, watermark))
     }
 
-    /// Lets a member that has come to `value` in the leader's log into the set. Returns how many
+    /// Adds a member, which has come to `value` in the leader's log, to the set. Returns how many
     /// waits this completed, as [`report`](Self::report) does: some complete if the set was below
     /// its floor, or if a majority takes no more members than before.
     ///
@@ -117,8 +117,9 @@ where
     /// may elect the member, which lacks what the others acknowledge. By
     /// [majority](crate::Rule::majority), only one member may leave or join at a time: it does so
     /// when the log entry of that change is appended, and the next member once that entry is
-    /// acknowledged; the first change follows an entry of the leader's own ([Raft, section
-    /// 4.1][raft]). If two leave at once, the members that are left may all lack a record.
+    /// acknowledged; the first change waits until an entry of the leader's own is acknowledged
+    /// ([Raft, section 4.1][raft]). If two leave at once, the members that are left may all lack a
+    /// record.
     ///
     /// [raft]: https://github.com/ongardie/dissertation
     ///

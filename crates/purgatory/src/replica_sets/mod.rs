@@ -271,8 +271,8 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
 
     /// Follows in this epoch, which another process leads, or no process yet: the waits of the last
     /// epoch are cancelled ([`EpochOver`](CancelReason::EpochOver)), and calls that name the last
-    /// epoch are refused. The watermark stays. Its leader has the set: here no member joins or is
-    /// missing, and no operation waits, until this process leads an epoch itself
+    /// epoch are refused. The watermark stays. The leader of the epoch has the set: here no member
+    /// joins or is missing, and no operation waits, until this process leads an epoch itself
     /// ([`set`](Self::set)). Returns how many waits this ended. O(n) under the lock for n waits.
     ///
     /// A leader that steps down in its own epoch, since it hears from no majority, follows in that
@@ -403,7 +403,7 @@ impl<G: WatchKey, M: Eq + Clone + Send + 'static, V: WatermarkValue> ReplicaSets
     /// member has still not reported. A member that keeps up with a growing log has reported that
     /// value by the next look. O(members log members).
     ///
-    /// The look remembers the members. A leader calls this at each half of its limit
+    /// The look remembers the members. A leader calls this every half of its limit
     /// (`replica.lag.time.max.ms`), and takes out the members whose time is over the limit; reports
     /// read no clock for this.
     ///

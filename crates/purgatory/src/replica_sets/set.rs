@@ -137,7 +137,7 @@ pub(super) struct Set<M> {
     members: SmallVec<[Member<M>; 4]>,
 }
 
-/// Contains the panic of each member's drop by itself: two panics in one drop are an abort.
+/// Drops the members one at a time, each panic contained: two panics in one drop are an abort.
 impl<M> Drop for Set<M> {
     fn drop(&mut self) {
         for member in self.members.drain(..) {

@@ -32,7 +32,8 @@ use crate::{
 /// they reach it.
 const LARGE: usize = if cfg!(test) { 4 } else { 256 };
 
-/// The number of links read ahead from each end of a list, and of entries around which links are.
+/// The number of links that are read ahead from each end of a list, and of the entries for which the
+/// links before and after are read ahead.
 pub(super) const READ_AHEAD: usize = 32;
 
 /// The reason why a secondary watch is found.
@@ -277,8 +278,8 @@ impl<K: WatchKey, O> Shard<K, O> {
     }
 
     /// Reads the data that the removal of these entries needs besides them, so that its cache
-    /// misses overlap: the records of their first keys, and the links before and after. Neighbours
-    /// on a list are seldom neighbours in memory.
+    /// misses overlap: the records of their first keys, and the links before and after. Entries that
+    /// are due together are seldom neighbours in memory.
     pub(super) fn read_ahead_around(&self, entries: impl Iterator<Item = u32>) {
         if self.wheel.len() < LARGE {
             return;

@@ -1,8 +1,8 @@
 //! A form as a whole, whatever its inside: which waits are parked, under which keys, since when;
 //! how the others ended; the end of all waits.
 //!
-//! Shards are locked one at a time, for a bounded number of entries (but for all keys of a shard at
-//! once). So a snapshot is not atomic; it is exact when idle.
+//! Shards are locked one at a time. A lock hold visits a bounded number of entries, or all keys of
+//! the shard. So a snapshot is not atomic; it is exact when idle.
 //!
 //! An entry shows that an operation is *under check*, but not since when: that would cost a clock
 //! reading for each check. So the first snapshot that finds a check under way notes the time in the
@@ -56,8 +56,8 @@ pub(crate) trait AnyForm<K>: Send + Sync {
     /// Ends one wait.
     fn end(self: Arc<Self>, id: OperationId, outcome: Outcome) -> ReachResult;
 
-    /// Ends all waits; returns their number. All of them end before the first callback runs, so
-    /// waits that callbacks park stay.
+    /// Ends all waits; returns how many this call ended, without those under check. All of them end
+    /// before the first callback runs, so waits that callbacks park stay.
     fn end_all(self: Arc<Self>, outcome: &Outcome) -> usize;
 
     /// Sets a wait's new deadline, counted from now; false if it has ended.

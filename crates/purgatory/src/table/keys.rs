@@ -187,8 +187,8 @@ impl<K, R> Keys<K, R> {
         self.add_elsewhere(record)
     }
 
-    /// Adds a record whose near place is not free: near after all, if more places can be made, else
-    /// distant.
+    /// Adds a record whose near place is not free. Makes more places while that is possible; the
+    /// record is near if its place is then free, else distant.
     #[inline(never)]
     fn add_elsewhere(&mut self, record: Record<K, R>) -> u32 {
         if self.records.first_len() < NEAR {

@@ -113,7 +113,8 @@ pub(crate) trait Inside: Sized + Send + Sync + 'static {
     /// waits for, kept until that job is done.
     fn queue(table: &Arc<AnyTable<Self>>, jobs: Vec<Self::Job>, under_way: Vec<UnderWay>);
 
-    /// Ends all waits; returns how many there were. An entry that is no wait outlives a cancel.
+    /// Ends all waits; returns how many this ended: a wait under check ends later, and does not
+    /// count. An entry that is no wait outlives a cancel.
     fn end_all(table: &AnyTable<Self>, outcome: &Outcome) -> (Self::Batch, usize);
 
     /// Finishes waits that have ended, in order, with nothing locked.

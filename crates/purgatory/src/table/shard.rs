@@ -75,7 +75,7 @@ pub(crate) struct Shard<E: Parts> {
     pub(crate) closed: bool,
     number: u8,
     common: Common,
-    /// Made with the first end that is not a completion or is timed: few shards have some.
+    /// Made with the first end that is timed, or is no completion: few shards have one.
     other_ends: Option<Box<OtherEnds>>,
 }
 
@@ -208,8 +208,8 @@ impl<E: Engine> Shard<E> {
         }
     }
 
-    /// Adds an entry to a shard that is not full. The closure makes the wait in its place: a
-    /// finished wait would be moved for each step that may drop it. O(levels of the wheel).
+    /// Adds an entry to a shard that is not full. The closure makes the wait in its place: a wait
+    /// made before would be moved for each step that may drop it. O(levels of the wheel).
     #[inline(always)]
     pub(super) fn insert(
         &mut self,

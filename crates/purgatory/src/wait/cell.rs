@@ -100,7 +100,7 @@ struct Cell<K: WatchKey, C: Condition> {
     /// there.
     stage: Unwatched<Stage<C>>,
     slot: Mutex<Slot>,
-    /// True if the last check came true. Only the holder uses it, so it is not the model's atomic.
+    /// True once a check came true. Only the holder uses it, so it is not the model's atomic.
     has_value: atomic::AtomicBool,
     /// True if the future was dropped before there was an answer: no check may come true any more,
     /// wherever the operation is.

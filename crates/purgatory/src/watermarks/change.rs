@@ -380,8 +380,8 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             let number = shard.number();
             drop(shard);
 
-            // 2. Finish them. If a callback waits for a value that is reached, that wait is over at
-            //    once, so this loop ends.
+            // 2. Finish them. A wait that a callback parks for a reached value is over at once, so
+            //    this loop ends.
             for told in told.drain(..) {
                 if call.is_nested() {
                     self.finish(call, told.ended(outcome, value));

@@ -178,8 +178,8 @@ impl<K, B> Values<K, B> {
 }
 
 impl<B: Beside> Mark<B> {
-    /// Refuses a named epoch, unless it is the present one of the key with this record, if it has
-    /// one, and is led here.
+    /// Refuses a named epoch, unless it is the key's present one and is led here. `mark` is the
+    /// key's record, if there is one.
     pub(super) fn check_epoch(mark: Option<&Self>, named: Option<u64>) -> Result<(), WaitError> {
         let Some(named) = named else {
             return Ok(());

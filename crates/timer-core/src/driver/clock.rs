@@ -74,7 +74,7 @@ impl Add<Duration> for Moment {
 ///
 /// A clock must be monotonic, on any thread, and must not panic. A clock that goes back makes tasks
 /// late that were scheduled before, and tasks that are scheduled after may fire early by as much.
-/// The timer catches up with a clock that jumps ahead in bounded steps. A panic reaches the caller
+/// When a clock jumps ahead, the timer catches up in bounded steps. A panic reaches the caller
 /// of a scheduling method. A panic on the reaper is contained, counted
 /// ([`TimerStats::panics`](crate::TimerStats::panics)) and reported, and the reaper tries again 100
 /// ms later; a panic after a run of a periodic task counts as that task's. With a

@@ -221,8 +221,8 @@ impl Driver {
 
     /// Drops a reference to an owner after a round.
     ///
-    /// If the last handle went during the round, the owner and its pending tasks are dropped here.
-    /// That runs user code, so a job does it, not the reaper.
+    /// If the last handle went during the round, this is the last reference, and the pending tasks go
+    /// with the owner. Their drop runs user code, so a job drops the owner, not the reaper.
     pub fn release<T: Send + Sync + 'static>(&self, owner: Arc<T>) {
         if let Some(owner) = Arc::into_inner(owner) {
             self.executors.execute(Job::new(move || drop(owner)));

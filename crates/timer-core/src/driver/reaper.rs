@@ -193,7 +193,7 @@ impl Rounds {
         Pause::For(self.grace.plan(now_ns, wait))
     }
 
-    /// Returns how much of `wait` to sleep: the clock may not keep step with a thread's sleep.
+    /// Returns how long to sleep for `wait`: the clock may not keep step with a thread's sleep.
     fn in_step(&mut self, now_ns: u64, mut wait: Duration) -> Duration {
         if self.slept_from_ns.replace(now_ns) == Some(now_ns) {
             wait = wait.max(BY_STILL_CLOCK);
@@ -571,7 +571,7 @@ mod tests {
 
     /// The reaper was idle, and was called.
     #[test]
-    fn wait_after_a_clock_panic_is_no_pause() {
+    fn wait_after_a_panic_in_a_called_round_is_no_pause() {
         let (mut reaper, panics) = panicking(|driver| driver.config.grace = Some(20 * MS));
         assert_eq!(reaper.round_after(NONE), (Pause::UntilWoken, 0));
         reaper.schedule(50 * MS);
@@ -589,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn clock_panic_in_a_called_reaper_is_counted() {
+    fn clock_panic_while_waking_the_reaper_is_counted() {
         let (mut reaper, panics) = panicking(|driver| driver.config.grace = Some(100 * MS));
         panics.store(2, Ordering::Relaxed); // after the read for the deadline
         reaper.schedule(50 * MS);

@@ -10,7 +10,7 @@
 //!   and costs at most one needless visit.
 //!
 //! A shard is made when it is first locked, so an owner of wheels with few tasks takes little
-//! memory. Closing makes no shard: a shard that is made after it is closed from the beginning.
+//! memory. Closing makes no shard; a shard that is made later is closed from the beginning.
 //!
 //! - **Seen**: a thread that is about to make a shard marks it, and a thread that looks for the
 //!   made shards reads these marks, both by a read-modify-write. So the second thread either finds
@@ -266,8 +266,8 @@ impl<S: ShardState, Seed> Shards<S, Seed> {
         self.begun[word].fetch_or(0, Ordering::AcqRel)
     }
 
-    /// Closes the owner: a shard that is made from here on is closed. The owner then closes the
-    /// shards that are [made](Self::made). Returns true the first time.
+    /// Marks the owner as closed: a shard that is made from here on is closed. The owner then closes
+    /// the shards that are [made](Self::made). Returns true the first time.
     pub fn close(&self) -> bool {
         !self.closed.swap(true, atomic::Ordering::AcqRel)
     }

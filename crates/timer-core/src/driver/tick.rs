@@ -84,8 +84,7 @@ impl TickLength {
         }
     }
 
-    /// Returns the moment at which `tick` begins, in nanoseconds; `u64::MAX` when it lies beyond
-    /// that range.
+    /// Returns the moment at which `tick` begins, in nanoseconds; `u64::MAX` for one beyond that.
     pub fn start_ns(self, tick: u64) -> u64 {
         tick.saturating_mul(self.nanos.get())
     }

@@ -316,10 +316,10 @@ impl Published {
     }
 
     /// Publishes to every recorder that the source was published to: counters and histograms with
-    /// the counts gained since, and gauges without this source. Only another such call publishes
-    /// later, unless the source [goes on](Self::resume): a source with a part that still counts
-    /// makes one when that part is over, with no call beside it. A call that is publishing now does
-    /// this as it ends.
+    /// the counts gained since, and gauges without this source. Later only another withdrawal
+    /// publishes, unless the source [goes on](Self::resume): if a part of the source still counts,
+    /// the source withdraws again when that part is over, with no call beside it. A call that is
+    /// publishing now does this as it ends.
     pub fn withdraw(&self, read: Read<'_>) {
         self.is_withdrawn.fetch_or(true, Ordering::AcqRel);
         self.withdraw_if_ended(read);

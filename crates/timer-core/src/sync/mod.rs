@@ -1,9 +1,8 @@
 //! Locks, atomics and thread-locals: `parking_lot` (a feature) and `std`, or under `cfg(loom)`
 //! those of loom, which walks every interleaving of a few steps.
 //!
-//! All code that loom checks takes its locks and atomics from here, so the code that is checked is
-//! the code that ships. At a failpoint a model makes the code go wrong, to show that it would
-//! notice.
+//! All code that loom checks takes these from here, so the code that is checked is the code that
+//! ships. At a failpoint a model makes the code go wrong, to show that the model would notice.
 //!
 //! | Name | In builds | In models | For |
 //! |---|---|---|---|

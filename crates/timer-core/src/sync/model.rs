@@ -41,9 +41,9 @@ pub fn plant(fault: Option<String>) {
     LATE.set(false);
 }
 
-/// Makes shards when they are first locked, and on a manual timer marks them at each hold of their
-/// lock, as the code that ships does, in the models that this thread of the machine runs, until the
-/// next [`plant`]. In other models all shards are there from the beginning, and all are asked,
+/// Lets the models that this thread of the machine runs, until the next [`plant`], make shards when
+/// they are first locked, and mark them on a manual timer at each hold of their lock, as the code
+/// that ships does. In other models all shards are there from the beginning, and all are asked,
 /// which spares these models most interleavings.
 pub fn make_late() {
     LATE.set(true);

@@ -110,8 +110,8 @@ const BATCH: usize = 64;
 #[must_use = "values come out when it is polled"]
 pub struct DelayQueue<T> {
     wheel: TimingWheel<T>,
-    /// The ids of values found due (Due first). The wheel has the others in its buckets; an id
-    /// yields nothing if its value was removed or reset since.
+    /// The ids of values found due (Due first), which are in no bucket of the wheel. An id yields
+    /// nothing if its value was removed or reset since.
     due: VecDeque<TaskId>,
     /// Wakes the owner.
     sleep: Sleep,
@@ -157,9 +157,9 @@ impl<T> DelayQueue<T> {
         }
     }
 
-    /// Delays values by `bound` after a pause of the process, so that the owner first reads what
-    /// arrived meanwhile, as [`SystemTimerBuilder::grace`](crate::SystemTimerBuilder::grace) does
-    /// for tasks. Off by default, and with a bound of zero. O(1).
+    /// Delays due values by `bound` after a pause of the process, so that the owner can first read
+    /// what arrived meanwhile, as [`SystemTimerBuilder::grace`](crate::SystemTimerBuilder::grace)
+    /// does for tasks. Off by default, and with a bound of zero. O(1).
     ///
     /// For an owner that polls the queue beside a socket: after a pause, values are due whose
     /// heartbeats lie unread. When a poll comes more than `bound` later than the owner was to be
@@ -315,10 +315,11 @@ impl<T> DelayQueue<T> {
     /// cooperative budget a poll yields first (feature `tokio`).
     ///
     /// # Errors
-    /// If values are left that are not due yet and nothing will wake the owner for them:
+    /// If values are left that are not due yet and the owner gets no wake-up for them:
     /// [`TimerError::Closed`] after the timer's shutdown, which wakes the owner;
-    /// [`Forked`](TimerError::Forked) in a child of `fork`; [`Full`](TimerError::Full) if the timer
-    /// takes no more sleeps. [`drain`](Self::drain) takes them back. Due values still come out.
+    /// [`Forked`](TimerError::Forked) in a child of `fork`, once the timer notices that;
+    /// [`Full`](TimerError::Full) if the timer takes no more sleeps. [`drain`](Self::drain) takes
+    /// these values back. Due values still come out.
     ///
     /// # Cost
     /// O(1) for a value, one clock read for up to 64 of them. A pending poll also takes the lock of
@@ -475,7 +476,7 @@ impl<T> DelayQueue<T> {
 
     /// Returns the rest of a grace period that is under way or begins now.
     fn grace_rest(&mut self, now_ns: u64) -> Option<Duration> {
-        // A timer that is shut down wakes no owner then, and without values nothing waits.
+        // A timer that is shut down wakes no owner at the period's end; without values nothing waits.
         if self.driver().is_closed() || self.is_empty() {
             return None;
         }

@@ -191,8 +191,8 @@ impl ManualTimer {
     ///
     /// Tasks count as waiting once this call has let them run 64 times and nothing of this timer
     /// has changed. (A `DelayQueue` or a sleep that yields with more to do counts as a change.)
-    /// While another thread advances, this call waits for it. Inside a task of any timer, for
-    /// example in a `block_on`, it moves the goal of the running call, as
+    /// While another thread advances, this call waits for it. But inside a task of any timer, for
+    /// example in a `block_on`, it does not wait: it moves the goal of the running call, as
     /// [`advance`](Self::advance) does.
     ///
     /// # Cancel safety

@@ -24,8 +24,8 @@ const FORKED: &str = "the timer's threads are in the process that this one was f
 
 /// A task that runs when its time has come. Every `FnOnce()` is one.
 ///
-/// The task runs on the timer's executor while no lock of the timer is held, so it may schedule and
-/// cancel tasks, itself included. A panic in it is contained.
+/// The task runs on the timer's executor, under no lock of the timer, so it may schedule and cancel
+/// tasks, itself included. A panic in it is contained.
 pub trait TimerTask: Send + 'static {
     /// Runs the task.
     fn run(self: Box<Self>);
@@ -149,8 +149,8 @@ pub enum TimerError {
     Closed,
     /// The timer was built before this process was forked, and has no threads in it: build another
     /// timer here. The timer notices this when a task or sleep would have to wake a thread, and
-    /// returns this error from then on. A task or sleep that is due after others that were pending
-    /// at the fork is accepted, and never fires.
+    /// returns this error from then on. Until then, a task or sleep that is due after others that
+    /// were pending at the fork is accepted, and never fires.
     Forked,
     /// A shard of the timer, or the queue, holds `limit` pending tasks, and takes no more.
     Full {

@@ -15,8 +15,8 @@ static OF_RUNTIMES: Mutex<Vec<(Id, Timer)>> = Mutex::new(Vec::new());
 impl Timer {
     /// (Feature `tokio`.) Returns the timer of the tokio runtime that the caller runs in, made by
     /// the first call: without a thread, and on the runtime's clock. So a test with a paused clock
-    /// runs the lines of the program. A task of the runtime drops the timer with the runtime; its
-    /// pending tasks are dropped with the last handle.
+    /// runs the lines of the program. The timer is shut down when the runtime is dropped; its pending
+    /// tasks are dropped with the timer's last handle.
     /// [`SystemTimerBuilder::tokio`](crate::SystemTimerBuilder::tokio) makes a timer with other
     /// settings. O(runtimes).
     ///
@@ -52,7 +52,8 @@ impl Timer {
         if let Some(first) = find(&timers, id) {
             return Ok(first);
         }
-        // 3. It takes the place of a timer that was shut down, which is dropped after unlocking.
+        // 3. It takes the place of a timer that was shut down, or that this process inherited by
+        //    `fork`; that one is let go after unlocking.
         if let Some((_, place)) = timers.iter_mut().find(|(of, _)| *of == id) {
             let gone = mem::replace(place, timer.clone());
             drop(timers);

@@ -3,9 +3,9 @@
 //!
 //! The wheel keeps the waker of the task that polled last, in a [`TaskTimer`] whose handler wakes
 //! it. *The wheel decides*: a sleep is registered exactly while its handle is pending there. A poll
-//! of an unregistered sleep reads the clock, and registers the sleep if it is early. Whether its
-//! time or the timer's shutdown took the waker off the wheel, the poll that follows finds out
-//! which, and no poll is needed before.
+//! of an unregistered sleep reads the clock, and registers the sleep if it is early. Its time or the
+//! timer's shutdown takes the waker off the wheel; the poll that follows finds out which of the two
+//! it was, and no poll is needed before.
 
 use std::{
     future::poll_fn,

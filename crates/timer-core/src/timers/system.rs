@@ -153,8 +153,8 @@ impl SystemTimerBuilder {
         self
     }
 
-    /// Delays expiry by `bound` after a pause of the process, so that its threads first read what
-    /// arrived meanwhile. Off by default, and with a bound of zero.
+    /// Delays expiry by `bound` after a pause of the process, so that its threads can first read
+    /// what arrived meanwhile. Off by default, and with a bound of zero.
     ///
     /// When a process that was stopped (SIGSTOP, a frozen container) goes on, many deadlines have
     /// passed, while heartbeats that came in time lie unread in its sockets. With a grace, the

@@ -113,7 +113,7 @@ impl Timer {
     /// labelled with the timer's [name](crate::SystemTimerBuilder::name), and publishes each
     /// purgatory that was built on this timer and has a handle left. Call it before each scrape:
     /// nothing is published otherwise, and nothing on a task's path touches a shared metric.
-    /// `docs/METRICS.md` lists the metrics. Costs as much as `stats`, and the publishing of each
+    /// `docs/METRICS.md` lists the metrics. Costs as much as `stats` plus the publishing of each
     /// purgatory. A [`ManualTimer`](crate::ManualTimer) has no metrics of its own.
     ///
     /// Timers with the same name share their series, so counters and gauges add up. When the last

@@ -185,7 +185,7 @@ impl Geometry {
     }
 
     /// Returns the last tick that has a place. A timer's wheels have ticks beyond it, whatever
-    /// their phase: tasks that are never due are filed at `u64::MAX`.
+    /// their phase: `u64::MAX` is the deadline of tasks that are never due.
     pub(super) fn last_tick(&self) -> u64 {
         let is_double = self.ring > self.size; // as those of a timer
         let beyond = if is_double {

@@ -261,7 +261,7 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
         // 2. They are free.
         let page = &mut self.pages.first_record;
         page.free |= Self::below(len) & !Self::below(before);
-        // 3. Listed: the page was made on no list, or has left its list when it was full.
+        // 3. Listed: the page was made on no list, or left its list because it was full.
         if before == 0 || !page.listed {
             page.listed = true;
             page.next = mem::replace(&mut self.partial, 0);

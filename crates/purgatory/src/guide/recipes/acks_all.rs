@@ -47,8 +47,8 @@ impl Partition {
                 Err(WaitError::IsMember) => Ok(0),      // it joined by a fetch meanwhile
                 joined => joined,
             },
-            // The fetch comes late, or the replica has lost its log. It holds the others up until
-            // its next fetch, or until it is taken out.
+            // The fetch comes late, or the replica has lost records that it had. It holds the
+            // others up until its next fetch, or until it is taken out.
             Err(WaitError::Behind { .. }) => Ok(0),
             reported => reported,
         }

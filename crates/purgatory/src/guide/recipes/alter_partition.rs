@@ -93,8 +93,8 @@ impl Leader {
 
     /// The set to propose: the replicas that count, without those that lag for too long. `None` if
     /// the controller has this set and may take no other. Send it when a replica has joined, and
-    /// every `LAG_MAX / 2`, until it is answered: the last proposal decides, whatever earlier ones
-    /// said.
+    /// every `LAG_MAX / 2`, until it is answered: the last proposal states the set that is wanted,
+    /// though the controller may take an earlier one.
     pub fn proposal(&mut self) -> Option<InSync> {
         let members = self.logs.members(&());
         let counted: BTreeSet<Replica> = members.iter().map(|of| of.0).collect();
@@ -119,8 +119,9 @@ impl Leader {
     /// Takes over the set that the controller says it has, in an answer or after a change of its
     /// own. Returns how many waits this has ended.
     ///
-    /// An earlier version says nothing about the proposals since. So an answer that is late, comes
-    /// twice, or refuses a proposal changes nothing: another copy of the proposal may yet be taken.
+    /// A version that the leader knows already says nothing about the proposals since. So an answer
+    /// that is late, comes twice, or refuses a proposal changes nothing: another copy of the proposal
+    /// may yet be taken.
     pub fn confirmed(&mut self, said: InSync) -> Result<usize, WaitError> {
         let is_later = said.version > self.confirmed.version;
         if said.leader_epoch != self.confirmed.leader_epoch || !is_later {

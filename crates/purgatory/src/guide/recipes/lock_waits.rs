@@ -1,5 +1,5 @@
-// Transactions that wait for the lock of a row: a dump lists them with the holder, and a deadlock's
-// chain ends one.
+// Transactions that wait for the lock of a row: a dump lists them with the holder, and a wait that
+// closes a deadlock is ended with its chain.
 
 use std::{
     collections::HashMap,

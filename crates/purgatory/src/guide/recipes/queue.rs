@@ -1,4 +1,5 @@
-// Jobs that go to one worker each, and return to the queue if that worker goes without doing them.
+// A queue of jobs: each job goes to one worker, and returns to the queue if that worker leaves
+// without doing it.
 
 use std::{
     collections::VecDeque,

@@ -55,7 +55,7 @@ impl Server {
 
     /// A node has answered a round of heartbeats in this term, so it had not voted in a later term
     /// by then. Its answers come in order over one connection. A late answer takes back the rounds
-    /// after its own, and reads that wait for those wait for the next round.
+    /// after its own; a read that waits for one of these then waits for the next round.
     pub fn answered(&self, term: u64, node: Node, round: u64) -> Result<usize, WaitError> {
         match self.heard.in_epoch(&(), term).report(&node, round) {
             Err(WaitError::Behind { .. }) => Ok(0), // a late answer to an earlier round
@@ -100,7 +100,7 @@ impl Leader {
         let next_round = self.round.load(SeqCst) + 1;
         let led = heard.in_epoch(&(), self.term);
         led.wait_for(next_round, deadline).await?;
-        // 3. The state machine has applied all committed entries.
+        // 3. The state machine has applied the log up to this index.
         applied.wait_for(&(), index, deadline).await
     }
 }
