@@ -207,6 +207,32 @@ fn a_full_form_that_is_shut_down_meanwhile_is_closed() {
     assert_eq!((stats.refused_full, stats.refused_closed), (0, 1));
 }
 
+/// An event in its first check, which the call leaves behind itself, shuts the form down.
+#[test]
+fn shutdown_behind_a_refused_park_is_its_reason() {
+    let (_timer, waits): (_, Purgatory<u32>) = by_hand_with(|builder| builder.max_parked(1));
+    let closes = waits.clone();
+    let mut is_parked = false;
+    let shuts_down = move || {
+        if mem::replace(&mut is_parked, true) {
+            closes.shutdown(Duration::ZERO);
+        }
+        false
+    };
+    waits.park(when(shuts_down, drop), &[1], NEVER);
+    let signals = waits.clone();
+    let check = move || {
+        signals.check_and_complete(&1);
+        false
+    };
+    assert_eq!(
+        refused(&waits, when(check, drop), &[2]).0,
+        WaitError::Closed
+    );
+    let stats = waits.stats();
+    assert_eq!((stats.refused_full, stats.refused_closed), (0, 1));
+}
+
 /// An id is hexadecimal: the purgatory's number, a dash, the operation's number.
 #[test]
 fn the_id_of_an_operation_is_of_one_purgatory_alone() {

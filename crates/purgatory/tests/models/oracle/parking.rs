@@ -35,10 +35,15 @@ impl Reference {
         if request.keys.is_empty() {
             return self.refused(number, WaitError::NoKeys);
         }
-        self.in_call(|reference, nested| reference.check_and_watch(nested, number))
+        match self.in_call(|reference, nested| reference.check_and_watch(nested, number)) {
+            Ok(returned) => returned,
+            // A shutdown behind its first check is the reason as well.
+            Err(_) if self.known.closed => self.refused(number, WaitError::Closed),
+            Err(reason) => self.refused(number, reason),
+        }
     }
 
-    fn check_and_watch(&mut self, nested: bool, number: usize) -> Returned {
+    fn check_and_watch(&mut self, nested: bool, number: usize) -> Result<Returned, WaitError> {
         let timeout = self.all[number].request.timeout;
         let no_time = match timeout {
             Timeout::After(delay) => delay.is_zero(),
@@ -56,14 +61,14 @@ impl Reference {
             self.stats.ended_at_once += 1;
             self.at(number).state = State::Over;
             self.finish(nested, number, outcome);
-            return Returned::Ended;
+            return Ok(Returned::Ended);
         }
         // Its check has closed the purgatory.
         if self.known.closed {
-            return self.refused(number, WaitError::Closed);
+            return Err(WaitError::Closed);
         }
         if let Some(limit) = self.setup.max_parked.filter(|&max| self.places >= max) {
-            return self.refused(number, WaitError::Full { limit });
+            return Err(WaitError::Full { limit });
         }
         let again = before != self.versions && self.is_checked_again(number, &before);
         self.places += 1;
@@ -80,10 +85,10 @@ impl Reference {
             let verdict = self.check(number);
             if let Some(outcome) = self.check_in(number, verdict) {
                 self.finish(nested, number, outcome);
-                return Returned::Ended;
+                return Ok(Returned::Ended);
             }
         }
-        Returned::Parked
+        Ok(Returned::Parked)
     }
 
     /// Returns true if an event of one of its keys came during its first check. Whether keys of
