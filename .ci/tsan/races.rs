@@ -80,7 +80,7 @@ fn send(once_more: bool) {
     drop(thread.join());
 }
 
-/// Four threads write under a lock that they contend for; one of them may not take it.
+/// Four threads write under a lock that they contend for; with `forget`, one does not take it.
 fn lock(forget: bool) {
     let (shared, lock) = (Arc::new(Shared::default()), Arc::new(Mutex::new(())));
     let threads = [false, false, false, forget].map(|forget| {

@@ -361,7 +361,7 @@ mod tests {
     fn corrected_clock_ends_a_search() {
         let from = date(2011, 12, 29).at(0, 0, 0, 0);
         let fixture = Fixture::start("0 9 * * *", "Pacific/Apia", from, |_, _| ());
-        fixture.timer.advance(10 * HOUR); // the task has run once
+        fixture.timer.advance(10 * HOUR); // the task has run; its next time is being searched
         fixture.ahead_ms.store(-5 * 3_600_000, SeqCst);
         fixture.timer.advance(5 * HOUR);
         assert_eq!(fixture.ran(), ["2011-12-29 09:00"; 2]);

@@ -434,7 +434,7 @@ fn bad_arguments_are_refused_with_their_bounds() {
     ]);
 }
 
-/// A long lag of the followers delays their actions; these are refused, too.
+/// Actions that a long lag of the followers delays beyond the run are refused, too.
 #[test]
 fn stall_that_the_run_does_not_reach_is_refused() {
     for (line, refused) in [

@@ -238,7 +238,7 @@ fn nested_callbacks_of_unparked_waits_take_places() {
     assert_eq!(refused(&waits, never(), &[1]).0, full);
 }
 
-/// Between the watches of operations with many keys, the executor runs other jobs.
+/// The watches of operations with many keys are released in several jobs, with others in between.
 #[test]
 fn a_job_releases_a_bounded_number_of_watches() {
     let (timer, later) = (SystemTimer::new().unwrap(), Later::default());

@@ -216,7 +216,7 @@ fn wait_behind_an_advance_is_timed_at_its_end() {
     values.park(&1, 6, MINUTE, drop).unwrap();
     thread::scope(|scope| {
         let advance = scope.spawn(|| values.advance(&1, 5));
-        // The advance has not yet taken the two last waits.
+        // The advance has not yet taken two of the waits that it reaches.
         stop.meanwhile(|| assert_eq!(values.begin_epoch(&1, 1, 5), Ok(3)));
         assert_eq!(advance.join().unwrap(), Ok(64));
     });

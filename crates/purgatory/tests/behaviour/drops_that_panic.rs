@@ -163,7 +163,7 @@ fn panic_of_a_watermark_waits_reason_is_counted() {
     assert_eq!(waits.stats().panics, 1);
 }
 
-/// To make the first copy drops the requests, so no copy is delivered; each panics when dropped.
+/// Making the first copy drops the requests, so no copy is delivered; each panics when dropped.
 #[test]
 fn undelivered_copies_that_panic_are_counted_each() {
     let scope = ReplyScope::on(&ManualTimer::new(), "client").unwrap();

@@ -4,8 +4,8 @@ use std::sync::mpsc::{Sender, channel};
 
 use crate::support::*;
 
-/// All operations end, and their keys are free before the first callback. Those a callback parks
-/// stay.
+/// All operations end, whatever their keys, which are free before the first callback. Operations
+/// that a callback parks stay.
 #[test]
 fn ends_of_all_leave_the_purgatory_open() {
     type End = fn(&Waiting) -> usize;

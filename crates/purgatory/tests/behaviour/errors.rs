@@ -180,8 +180,8 @@ fn each_form_tells_the_first_reason_that_holds() {
     assert!(closed.all(|it| it == Err(WaitError::Closed)));
 }
 
-/// The first check of an arriving operation shuts the form down while an operation under check has
-/// its place.
+/// The first check of an arriving operation shuts the form down, whose one place an operation under
+/// check has.
 #[test]
 fn a_full_form_that_is_shut_down_meanwhile_is_closed() {
     let (_timer, waits): (_, Purgatory<u32>) = by_hand_with(|builder| builder.max_parked(1));

@@ -1,4 +1,4 @@
-//! Fair ends: an event after a deadline that comes before the reaper, and an event for one
+//! Fair ends: an event that comes after a deadline but before the reaper, and an event for one
 //! (`check_and_complete_one`), which takes waiters in the order of parking.
 #![cfg(not(loom))]
 

@@ -306,7 +306,7 @@ fn form_without_handles_is_not_published() {
     drop(ends);
     metrics::with_local_recorder(&recorder, || timer.publish());
     drop(wait);
-    // Nor does a call publish it that has found it earlier.
+    // Nor does a call that found the form earlier publish it.
     let published = Published::default();
     published.withdraw(&Vec::new);
     let name = SourceName {

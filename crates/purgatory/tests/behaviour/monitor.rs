@@ -12,8 +12,8 @@ fn monitor() -> (Waits, Monitor<&'static str, Numbers>) {
     (waits.clone(), Monitor::over(waits, Numbers::new()))
 }
 
-/// Each change that signals several keys does so, also inside a callback and with a key given
-/// twice.
+/// Each kind of change that signals several keys checks each wait once, also inside a callback and
+/// with a key given twice.
 #[test]
 fn a_change_of_many_keys_checks_each_wait_once() {
     let keys: Vec<u32> = (0..100).collect();

@@ -41,7 +41,7 @@ fn no_permits_are_given_out_after_a_shutdown() {
     assert!(permits.try_acquire(1).is_none());
 }
 
-/// A permit stores its line in the same word as its weight, if the weight is below 2^28.
+/// A permit stores its line in the same word as its weight, if that is below 2^28 - 1.
 #[test]
 fn weights_of_any_size_return_to_their_key() {
     let timer = ManualTimer::new();
@@ -159,10 +159,10 @@ fn cancel_all_reaches_waits_behind_a_heavy_head() {
     assert_eq!(permits.free(), 2);
 }
 
-/// Each watcher is found under its key's lock without a look at the others: otherwise this takes
-/// seconds.
+/// Each waiting task is found under its key's lock without a look at the others: otherwise this
+/// takes seconds.
 #[test]
-fn many_watchers_of_a_lease_come_and_leave() {
+fn many_waits_for_a_lost_lease_come_and_leave() {
     let (_timer, permits) = permits(1);
     let lease = over(&mut permits.lease(1, MINUTE, SECOND)).unwrap();
     let task = Woken::task();

@@ -284,7 +284,7 @@ fn a_taken_wait_may_be_parked_elsewhere() {
 /// Another operation replaces a wait's: the wait then belongs to its taker, as one that was taken
 /// out.
 #[test]
-fn replaced_wait_ends_where_it_is_dropped() {
+fn replaced_wait_ends_with_its_operation() {
     let (_timer, waits): (_, Purgatory<&str>) = by_hand();
     let task = Woken::task();
     let gone = Poll::Ready(Err(WaitError::Cancelled(CancelReason::Panicked)));
@@ -293,7 +293,7 @@ fn replaced_wait_ends_where_it_is_dropped() {
     assert!(task.poll(&mut wait).is_pending() && task.poll(&mut other).is_pending());
     let (ended, endings) = mpsc::channel();
     let closures = when(|| false, move |outcome| ended.send(outcome).unwrap());
-    // 1. The closures replace the first operation, which replaces the second one's.
+    // 1. The closures replace the first wait's operation, which replaces the second wait's.
     let id = wait.id().unwrap();
     let first = waits.with(id, |boxed| mem::replace(boxed, closures));
     let mut first = first.reached();
@@ -318,8 +318,8 @@ fn replaced_wait_ends_where_it_is_dropped() {
     assert_empty(&waits);
 }
 
-/// The future is dropped before the second park, after it, or at the end. It then ends the
-/// operation in its entry, and the wait no longer becomes true. Its value is not kept.
+/// The future is dropped before the second park, after it, or once the wait is over. The first two
+/// end the operation in the entry, and the wait no longer becomes true. No value is kept.
 #[test]
 fn replaced_wait_parked_again_leaves_its_entry() {
     for drop_at in [0, 1, 2] {
@@ -351,10 +351,10 @@ fn replaced_wait_parked_again_leaves_its_entry() {
     }
 }
 
-/// A wait's operation is replaced, and its future is dropped under the check of the new one: that
-/// ends after its check.
+/// A wait's operation is replaced, and the wait's future is dropped under the check of the new
+/// operation, which ends after that check.
 #[test]
-fn future_dropped_inside_anothers_check_ends() {
+fn future_dropped_under_a_check_ends_that_operation() {
     let (_timer, waits): (_, Purgatory<&str>) = by_hand();
     let slot = Arc::new(Mutex::new(None::<WaitFuture<()>>));
     let drops = slot.clone();

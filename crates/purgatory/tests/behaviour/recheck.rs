@@ -373,7 +373,7 @@ fn a_late_executor_is_given_each_operation_once() {
     assert_eq!((later.run(), probe.checks(), probe.ended()), (1, 3, false));
 }
 
-/// The sweep overtakes the last check on the executor. A condition that this finds true was missed.
+/// The sweep overtakes the last check on the executor. If that check holds, an event was missed.
 #[test]
 fn a_sweep_leaves_a_queued_last_check_alone() {
     let later = Later::default();
@@ -516,8 +516,8 @@ fn next_event_is_never_a_missed_event() {
     }
 }
 
-/// A wait needs no setting for that; an operation with a callback, or a wait for an event, gets no
-/// last check.
+/// Without a setting, a wait gets a last check; an operation with a callback, or a wait for an
+/// event, gets none.
 #[test]
 fn wait_finds_a_lost_wakeup_at_its_timeout() {
     let (timer, waits): (_, Purgatory<&str>) = by_hand();

@@ -70,7 +70,7 @@ fn callbacks_call_back() {
     assert_eq!(sets.members(&LOG), [(3, 20)]);
 }
 
-/// A set is only read under its lock, so members need no `Sync`.
+/// A set is accessed under its lock only, so members need no `Sync`.
 #[test]
 fn members_need_no_sync() {
     let sets = ReplicaSets::new("test").unwrap();

@@ -152,7 +152,7 @@ fn shutdown_waits_for_a_last_check_on_the_executor() {
         thread::yield_now();
     }
     let over = loop {
-        executor.run(); // callbacks of the last operations, too
+        executor.run(); // callbacks of the operations parked above, too
         match left.try_recv() {
             Ok(over) => break over,
             Err(_) => thread::yield_now(),

@@ -368,9 +368,9 @@ fn a_wait_for_each_whose_key_panics_leaves_no_part() {
     assert_nothing_waits(&waits);
 }
 
-/// Waits leave and come inside the first callback of an advance that reaches more than 64. Each is
-/// looked up: this would take seconds if each searched for the lowest one left, past all that have
-/// gone. Waits until none is left are told when the advance ends.
+/// Waits leave and come inside the first callback of an advance that reaches more than 64. A wait
+/// that leaves is looked up: this would take seconds if it, or a wait that comes, searched for the
+/// lowest one left, past all that have gone. Waits until none is left are told as the advance ends.
 #[test]
 fn waits_come_and_leave_during_an_advance() {
     const MANY: u64 = 20_000;

@@ -309,7 +309,8 @@ const MISSED: [Failpoint; 2] = [
     Failpoint::EventLeavesVersion,
 ];
 
-/// The same, and the fault of an event that finds the operation while its parker checks it again.
+/// The same, and the fault of an event that finds the operation while its parker still watches
+/// further keys.
 const WHILE_WATCHING: [Failpoint; 3] = [
     Failpoint::ParkSkipsVersionCheck,
     Failpoint::EventLeavesVersion,

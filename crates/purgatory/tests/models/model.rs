@@ -36,7 +36,7 @@ use crate::{
     oracle::{Model, Paths, steps::Act},
 };
 
-/// The number of steps, multiplied by `TEST_EFFORT`.
+/// The number of steps; `TEST_EFFORT` multiplies it.
 const STEPS: u64 = 5_000;
 
 /// The average number of steps of a case.

@@ -27,7 +27,7 @@ use timer_core::ManualTimer;
 use self::reference::{Counts, Reference, State};
 use crate::acting::{poll, run_cases, task};
 
-/// The number of steps, multiplied by `TEST_EFFORT`.
+/// The number of steps; `TEST_EFFORT` multiplies it.
 const STEPS: u64 = 5_000;
 const STEPS_A_CASE: u64 = 300;
 const WEIGHT_MAX: u64 = 5;

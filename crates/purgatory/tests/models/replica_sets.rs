@@ -16,7 +16,7 @@ use timer_core::ManualTimer;
 use self::reference::{Group, Reference};
 use crate::acting::{poll, run_cases};
 
-/// The number of steps, multiplied by `TEST_EFFORT`.
+/// The number of steps; `TEST_EFFORT` multiplies it.
 const STEPS: u64 = 5_000;
 const STEPS_A_CASE: u64 = 200;
 const GROUP: u32 = 7;

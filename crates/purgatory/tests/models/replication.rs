@@ -38,7 +38,7 @@ use fastrand::Rng;
 
 use crate::effort::{effort, number};
 
-/// The number of steps, multiplied by `TEST_EFFORT`.
+/// The number of steps; `TEST_EFFORT` multiplies it.
 const STEPS: u64 = 5_000;
 const STEPS_A_CASE: u64 = 1_000;
 
@@ -191,9 +191,9 @@ fn run_until<P: Protocol>(
     ran
 }
 
-/// Checks that no record is lost. The run goes on, whatever the seed, until it has acknowledged a
-/// record for each 200 of the steps asked for and answered `reads_min` reads: fewer would prove
-/// little.
+/// Checks that no record is lost. The run goes on until it has acknowledged a record for each 200
+/// of the steps asked for and answered `reads_min` reads, since fewer would prove little; it fails
+/// if ten times these steps are not enough.
 fn holds<P: Protocol>(name: &str, reads_min: u64) {
     let seed = number("MODEL_SEED").unwrap_or(0);
     let asked = effort(STEPS);

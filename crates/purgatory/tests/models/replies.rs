@@ -17,7 +17,7 @@ use purgatory::{ReachResult, WaitError};
 use self::{reference::Reference, world::World};
 use crate::acting::run_cases;
 
-/// The number of steps, multiplied by `TEST_EFFORT`.
+/// The number of steps; `TEST_EFFORT` multiplies it.
 const STEPS: u64 = 5_000;
 const STEPS_A_CASE: u64 = 400;
 const KEYS: u64 = 4;

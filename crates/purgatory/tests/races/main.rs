@@ -1,4 +1,4 @@
-//! Threads race for operations, and outcomes are counted. `TEST_EFFORT` multiplies their number.
+//! Threads race for operations, and outcomes are counted. `TEST_EFFORT` makes the races longer.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../../../timer-core/tests/support/effort.rs"]

@@ -8,7 +8,7 @@ use crate::effort::effort;
 use crate::support::*;
 
 const THREADS: usize = 8;
-/// The number of hand-overs, multiplied by `TEST_EFFORT`.
+/// The number of hand-overs; `TEST_EFFORT` multiplies it.
 const HAND_OVERS: u64 = 30_000;
 
 /// The moments since which each thread's request has waited, by one counter; 0 if it does not wait.

@@ -4,7 +4,7 @@
 use crate::effort::effort;
 use crate::support::*;
 
-/// The number of rounds, multiplied by `TEST_EFFORT`.
+/// The number of rounds; `TEST_EFFORT` multiplies it.
 const ROUNDS: u64 = 3_000;
 const LOG: u32 = 0;
 const A: u32 = 1;

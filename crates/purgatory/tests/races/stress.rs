@@ -8,7 +8,7 @@ use fastrand::Rng;
 use crate::effort::{effort, number};
 use crate::support::*;
 
-/// The number of operations, multiplied by `TEST_EFFORT`.
+/// The number of operations; `TEST_EFFORT` multiplies it.
 const OPERATIONS: u64 = 100_000;
 const THREADS: u64 = 4;
 const KEYS: u32 = 50;

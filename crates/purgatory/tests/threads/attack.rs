@@ -18,7 +18,7 @@ use crate::support::*;
 
 const THREADS: u64 = 4;
 
-/// The number of operations that a thread parks, multiplied by `TEST_EFFORT`.
+/// The number of operations that a thread parks; `TEST_EFFORT` multiplies it.
 const OPERATIONS: u64 = 500;
 
 const KEYS: u32 = 16;

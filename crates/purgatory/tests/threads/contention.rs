@@ -50,7 +50,7 @@ fn expiring_under_many_keys_leaves_the_reaper_free() {
 /// The reaper is woken for the next request of a shard that it has visited, and for a request that
 /// has moved to another shard: neither waits for ever.
 #[test]
-fn scope_requests_expire_in_order_and_after_moves() {
+fn scope_requests_expire_in_turn_and_after_moves() {
     let timer = SystemTimer::new().unwrap();
     let client = ReplyScope::<u32>::on(&timer, "client").unwrap();
     let (send, ended) = mpsc::channel();

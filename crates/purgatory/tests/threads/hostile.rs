@@ -19,7 +19,7 @@ fn a_blocking_wait_on_a_timers_worker_is_refused() {
     assert!(purgatory.is_empty());
 }
 
-/// A condition panics, then the waker that this end wakes: nested panics would abort the process.
+/// A condition panics, then the waker that its end calls: two panics at once would be an abort.
 #[test]
 fn a_waker_may_panic_with_its_condition() {
     let (_timer, purgatory) = by_hand::<u32, BoxedOperation>();
@@ -77,7 +77,7 @@ fn a_purgatory_dropped_in_its_own_timers_callback() {
     assert_eq!(other.endings(), [DROPPED]);
 }
 
-/// An executor that drops a purgatory's handle, then runs the job in place.
+/// An executor that runs its jobs in place, and drops a purgatory's handle after the first.
 #[derive(Clone, Debug, Default)]
 struct LetsGo(Arc<Mutex<Option<Purgatory<u32>>>>);
 
@@ -102,7 +102,7 @@ fn the_reaper_drops_no_hook_of_a_purgatory() {
         .executor(lets_go.clone());
     let purgatory: Purgatory<u32> = builder.check_at_expiry(move |_| _ = &hook).build().unwrap();
     let id = purgatory.park(never(), &[1], MINUTE);
-    // The executor waits until this thread has dropped its handle.
+    // The executor waits until this thread has handed its handle over.
     let mut has = lets_go.0.lock().unwrap();
     purgatory.reschedule(id, MS);
     *has = Some(purgatory);

@@ -132,7 +132,7 @@ fn a_short_delay_after_an_idle_time_wakes_once() {
 }
 
 #[test]
-fn removed_value_no_longer_sets_the_next_wake_up() {
+fn removed_value_no_longer_counts_in_next_due_in() {
     let (timer, task) = manual();
     let mut queue = DelayQueue::new(&timer);
     let first = queue.insert("first", 5 * MS).unwrap();
@@ -140,7 +140,7 @@ fn removed_value_no_longer_sets_the_next_wake_up() {
     assert_eq!(queue.next_due_in(), Some(5 * MS));
     queue.remove(&first);
     assert_eq!(queue.next_due_in(), Some(50 * MS));
-    // Values that were found due do not set it either, once all are taken out.
+    // Values that were found due do not count either, once all are taken out.
     queue.insert("third", 50 * MS).unwrap();
     timer.pass(50 * MS);
     assert!(poll(&mut queue, &task).is_ready());
@@ -399,7 +399,7 @@ fn a_late_poll_of_an_empty_queue_begins_no_period() {
 
 /// The period of the earlier values ends with them.
 #[test]
-fn pause_of_an_emptied_queue_is_noticed() {
+fn pause_after_the_queue_was_emptied_is_noticed() {
     let mut graced = Graced::new();
     let kept_alive = graced.queue.insert("kept alive", 500 * MS).unwrap();
     assert_eq!(graced.values_after(NONE).0, [""; 0]);

@@ -161,7 +161,8 @@ fn a_settle_goes_no_further_for_a_cancel() {
     let timer = ManualTimer::new();
     let near = timer.schedule(MS, || ()).unwrap();
     timer.schedule(HOUR, || ()).unwrap();
-    // The owner is asked each time, after the timer's tasks: 65 times while tasks are left to run.
+    // The owner is asked each time, after the timer's tasks: 65 times while the settle lets tasks
+    // run.
     let owner = Owner::on(&timer.driver(), 1, &[]);
     let (asked, cancels) = (Arc::downgrade(&owner), timer.clone());
     let at_look = move || {

@@ -93,7 +93,7 @@ fn a_closed_manual_timer_fires_nothing() {
     let timer = ManualTimer::new();
     let (send, fired) = mpsc::channel();
     let tasks = timer.with_handler(move |number: u64| send.send(number).unwrap());
-    // A task of the tick of the shutdown, which runs before it, and a later one.
+    // A task of the tick in which another task, which runs first, shuts down; and a later one.
     for delay in [MS, SECOND] {
         tasks.schedule(delay, delay.as_millis() as u64).unwrap();
     }

@@ -122,7 +122,7 @@ impl Clock for PanicsAt {
 
 /// With a grace, waking the reaper for the next run reads the clock, while the task is put back.
 #[test]
-fn clock_panic_in_a_reapers_wake_up_is_counted() {
+fn clock_panic_while_waking_the_reaper_is_counted() {
     in_time(|| {
         let executor = Later::default();
         let beat: Arc<OnceLock<Periodic>> = Arc::default();

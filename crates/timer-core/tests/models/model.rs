@@ -20,7 +20,7 @@ use crate::{
 /// The number of steps without `TEST_EFFORT`.
 const STEPS: u64 = 5_000;
 
-/// The mean.
+/// The average number of steps of a case.
 const STEPS_A_CASE: usize = 200;
 
 /// The number of the oracle's paths, cascades from nine levels among them.

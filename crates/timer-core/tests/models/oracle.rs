@@ -7,7 +7,6 @@
 //! Counts are compared after each step. Links are walked, and `next_due` is compared with the due
 //! times of all buckets, calculated independently: after every 1000th step with more than 200
 //! tasks, otherwise as often as [`Bounds`] say.
-//! [`Bounds`] say.
 #![allow(
     clippy::unwrap_used,
     unreachable_pub,

@@ -129,7 +129,7 @@ fn be_stopped(grace: Duration) {
             // The wait timed out, or the process was continued after a stop.
             Err(error) => assert!(matches!(error.kind(), WouldBlock | Interrupted), "{error}"),
         }
-        // 2. Expire the queue first: after a pause this is the wrong order, except for the grace.
+        // 2. Expire the queue first: after a pause this would be the wrong order without the grace.
         sessions.expire();
         // 3. Read the heartbeats; the last may be incomplete. Tell the parent that they are read.
         let whole = filled - filled % BEAT_BYTES;

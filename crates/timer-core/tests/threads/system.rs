@@ -266,8 +266,8 @@ fn two_threads_advance_a_manual_timer_to_one_moment() {
     assert_eq!(timer.clock().now_ns(), 20_000 * 1_000_000);
 }
 
-/// Each run checks whether it was cancelled for good. The test does not sleep: it repeats until
-/// each cancel meets a task that runs.
+/// Each run checks whether it was cancelled for good. The test does not sleep: before each cancel it
+/// spins until the task has run.
 #[test]
 fn a_cancelled_periodic_task_is_not_called() {
     let timer = SystemTimer::new().unwrap();
@@ -295,7 +295,7 @@ fn a_cancelled_periodic_task_is_not_called() {
     assert_eq!(late.load(SeqCst), 0);
 }
 
-/// Keeps its jobs, and drops the timer that it was given when it takes a job.
+/// Keeps its jobs. As it takes one, it drops the timer handle that the test gave it.
 #[derive(Clone, Debug, Default)]
 struct LetsGo(Later, Arc<Mutex<Option<TaskTimer<TellsWhere>>>>);
 
@@ -315,7 +315,7 @@ fn the_reaper_drops_no_task_of_a_timer_that_goes() {
     let (tell, told) = mpsc::channel();
     let tasks = timer.with_handler(drop::<TellsWhere>);
     tasks.schedule(HOUR, TellsWhere(tell.clone())).unwrap();
-    // The executor waits until this thread drops its handle.
+    // The executor waits until this thread has handed its handle over.
     let mut handle = lets_go.1.lock().unwrap();
     tasks.schedule(Duration::ZERO, TellsWhere(tell)).unwrap();
     *handle = Some(tasks);

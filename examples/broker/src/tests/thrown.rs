@@ -113,8 +113,8 @@ pub(crate) struct Session {
     next_number: u64,
 }
 
-/// Handles the frames in `data` by a broker with a topic `t`. A frame whose API key begins with
-/// 0x7f is an event instead of a request. Its second byte chooses: time passes, as many
+/// Handles the frames in `data` with a broker that has a topic `t`. A frame whose API key begins
+/// with 0x7f is an event instead of a request. Its second byte chooses: time passes, as many
 /// milliseconds as its correlation id; the followers fetch; another connection goes on; this one
 /// hangs up.
 ///

@@ -27,7 +27,7 @@ pub(super) enum State {
         until_ms: u64,
         ordinal: u64,
     },
-    /// Its lease has expired, and its guard still lives.
+    /// Its lease has expired, before or after its guard was taken.
     Lost {
         ordinal: u64,
     },

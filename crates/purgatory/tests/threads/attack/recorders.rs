@@ -1,5 +1,5 @@
 //! Recorders come and go on several threads, beside one that stays, while forms are published and
-//! dropped: in the end each recorder has been given exactly the counts of its time.
+//! dropped: at its end each recorder has been given exactly what was counted until then.
 
 use std::{cell::Cell, panic::resume_unwind};
 
@@ -11,7 +11,7 @@ use crate::support::*;
 
 const THREADS: u64 = 4;
 
-/// The number of rounds, multiplied by `TEST_EFFORT`: each makes a form and two recorders on each
+/// The number of rounds (`TEST_EFFORT` multiplies it): each makes a form and two recorders on each
 /// thread.
 const ROUNDS: u64 = 5;
 

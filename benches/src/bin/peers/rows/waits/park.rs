@@ -14,8 +14,8 @@
 //! signals the first key of each, and goes on when all have ended. A single thread awaits one
 //! request after the other; a pending future is boxed, as it would be in a task of its own.
 //!
-//! One of two threads may park more windows before its requests have ended. Each of its futures is
-//! a task of its own, polled again only once its waker was called (see [`Tasks`]); the thread
+//! If there are two threads, each may park more windows before its requests have ended. Each future
+//! is a task of its own, polled again only once its waker was called (see [`Tasks`]); the thread
 //! sleeps when no task is ready. Callbacks are no tasks and wake nothing, so a thread yields while
 //! it waits for them.
 
@@ -42,8 +42,8 @@ use crate::{
 
 /// The number of requests that a thread parks before it completes them.
 const WINDOW: u64 = 64;
-/// The number of its requests that may not have ended before one of two threads waits for them.
-/// With only one window, the threads would run in lockstep.
+/// If there are two threads: how many of its requests may not have ended before a thread waits for
+/// them. With only one window, the threads would run in lockstep.
 const REMAINING_MAX: u64 = 8 * WINDOW;
 /// The first key under which the requests that stay wait.
 const OTHERS: u64 = 1 << 40;
