@@ -138,7 +138,8 @@ class Browser:
 
 # What the page shows: every number that has a metric's name.
 NUMBERS = "return [...document.querySelectorAll('[data-metric]')].map((e) => [e.dataset.metric, Number(e.dataset.value)])"
-TEXT = "return document.querySelector(arguments[0]).innerText"
+# Empty while the page has no such element, as when it begins anew.
+TEXT = "return document.querySelector(arguments[0])?.innerText ?? ''"
 BANNER = "const banner = document.getElementById('banner'); return banner.hidden ? null : banner.textContent"
 # How many pixels of each canvas differ from its first colour, and a sum over all of them.
 PIXELS = """
@@ -520,7 +521,7 @@ def with_made_up_events(browser, shots):
     browser.shot(shots / "lost.png")
     fixture.set(made_up(3.0, 1, histogram()), mode="serve")
     until("a program that started anew is noticed", lambda: "started anew" in (browser.run(BANNER) or ""))
-    until("its numbers are shown", lambda: dict(browser.run(NUMBERS))['purgatory_parked_total{purgatory="orders"}'] == 22)
+    until("its numbers are shown", lambda: dict(browser.run(NUMBERS)).get('purgatory_parked_total{purgatory="orders"}') == 22)
     until("the banner goes", lambda: browser.run(BANNER) is None)
     # The first form of the next program has another name, and that of the one after it no bound.
     for at_s, max_parked, shown in ((2.0, 70, "12 of 70"), (1.0, None, "12")):
