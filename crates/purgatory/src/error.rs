@@ -141,8 +141,8 @@ pub enum WaitError {
         /// The maximum number of keys with a value.
         limit: usize,
     },
-    /// The key is in another epoch than the call names. See
-    /// [`Watermarks::begin_epoch`](crate::Watermarks::begin_epoch).
+    /// The key is in another epoch than the call names; or the epoch that the call was to begin has
+    /// begun already. See [`Watermarks::begin_epoch`](crate::Watermarks::begin_epoch).
     OtherEpoch {
         /// The epoch that the call names.
         named: u64,

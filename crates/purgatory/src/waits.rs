@@ -198,7 +198,7 @@ impl<K> Waits<K> {
     /// that would end at once, and waits until the tasks of the cancelled ones are woken, for at
     /// most `limit`. Returns how many waits it did not wait for, zero if none; waits that had
     /// expired before do not count. Leases of [`Permits`](crate::Permits) end as well, and are not
-    /// counted. The timer keeps running. Blocks as
+    /// counted. Values can still be advanced and reported. The timer keeps running. Blocks as
     /// [`Purgatory::shutdown`](crate::Purgatory::shutdown) does.
     pub fn shutdown(&self, limit: Duration) -> usize {
         self.form.clone().shutdown(limit)

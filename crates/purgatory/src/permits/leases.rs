@@ -127,9 +127,10 @@ impl<K: WatchKey> Lease<K> {
         self.fence
     }
 
-    /// Sets a new time to live, counted from now. Returns false if the lease is lost; it stays lost
-    /// then. If several threads renew it, the renewal that began last counts, even if a thread
-    /// stalls. O(levels of the wheel), with one lock.
+    /// Sets a new time to live, counted from now; with zero, the lease is lost at the next tick.
+    /// Returns false if the lease is lost; it stays lost then. If several threads renew it, the
+    /// renewal that began last counts, even if a thread stalls. O(levels of the wheel), with one
+    /// lock.
     ///
     /// ```
     /// use std::time::Duration;

@@ -120,6 +120,19 @@ fn expired_lease_goes_on_and_its_holder_learns() {
     assert_nothing_waits(&permits.waits());
 }
 
+#[test]
+fn lease_without_time_is_lost_at_the_next_tick() {
+    let (timer, permits) = permits(1);
+    for renews in [false, true] {
+        let time_to_live = if renews { SECOND } else { Duration::ZERO };
+        let lease = over(&mut permits.lease(1, time_to_live, SECOND)).unwrap();
+        assert!(!renews || lease.renew(Duration::ZERO));
+        assert!(!lease.is_lost());
+        timer.advance(MS);
+        assert!(lease.is_lost());
+    }
+}
+
 /// The time to live of a lease that an expiry hands over begins when a late executor wakes its
 /// task.
 #[test]

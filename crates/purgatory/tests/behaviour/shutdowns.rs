@@ -205,6 +205,8 @@ fn each_form_refuses_all_once_its_timer_was_shut_down() {
     assert_eq!(closed(), ([true; 4], [true; 2], [true; 5]));
     let operation = when(|| true, |_| panic!("it was handed back"));
     assert_eq!(refused(&purgatory, operation, &[1]).0, WaitError::Closed);
+    // Values go on.
+    assert_eq!((ends.advance(&1, 6), ends.value(&1)), (Ok(0), Some(6)));
 }
 
 /// A shutdown waits for callbacks that the executor still has, and counts those that are late at

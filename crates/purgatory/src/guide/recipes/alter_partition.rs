@@ -38,6 +38,7 @@ impl InSync {
 /// and of each proposal since. A replica to be added joins before it is proposed; a replica to be
 /// removed leaves when a later version is confirmed without it.
 pub struct Leader {
+    this: Replica,
     /// The log end of each replica that counts. Handlers have clones, and wait in the epoch.
     pub logs: ReplicaSets<(), Replica>,
     confirmed: InSync,
@@ -68,6 +69,7 @@ impl Leader {
         let rule = enough(&confirmed, min_in_sync);
         logs.set(&(), confirmed.leader_epoch, in_sync, log_end, rule)?;
         Ok(Leader {
+            this,
             logs,
             confirmed,
             has_proposed: false,
@@ -100,7 +102,7 @@ impl Leader {
         let counted: BTreeSet<Replica> = members.iter().map(|of| of.0).collect();
         let mut replicas = counted.clone();
         for (replica, _, lagged_for) in self.logs.lagging(&()) {
-            if lagged_for >= LAG_MAX {
+            if lagged_for >= LAG_MAX && replica != self.this {
                 replicas.remove(replica);
             }
         }

@@ -233,6 +233,16 @@ fn controller_that_changes_the_set_itself_is_followed() {
     assert_eq!(cluster.proposed(), in_sync(1, ["leader", "a"]));
 }
 
+/// "a" reports more than the leader's log has, which nothing refuses: the leader lags behind it.
+#[test]
+fn leader_proposes_no_set_without_itself() {
+    let mut cluster = Cluster::new(["leader", "a"]);
+    assert_eq!(cluster.leader.fetched("a", 500), Ok(0));
+    assert_eq!(cluster.leader.proposal(), None);
+    cluster.timer.advance(LAG_MAX);
+    assert_eq!(cluster.leader.proposal(), None);
+}
+
 #[test]
 fn leader_that_was_replaced_proposes_no_empty_set() {
     let mut cluster = Cluster::new(["leader", "a"]);

@@ -9,7 +9,11 @@ use super::{
 fn partition() -> (ManualTimer, Partition) {
     let timer = ManualTimer::new();
     let logs = ReplicaSets::on(&timer, "test").unwrap();
-    let partition = Partition { logs };
+    let partition = Partition {
+        this: "leader",
+        log: Mutex::default(),
+        logs,
+    };
     partition
         .lead(1, &[("leader", 0), ("a", 0), ("b", 0)], 0)
         .unwrap();
@@ -74,6 +78,47 @@ fn replica_that_keeps_up_with_a_growing_log_stays() {
         assert_eq!(in_sync(), if offset < 4000 { 3 } else { 2 }, "{offset}");
     }
     assert_eq!((b_has, orders.logs.watermark(&())), (2999, Some(5999)));
+}
+
+/// Nothing is appended below the floor, nor in an epoch that is over.
+#[test]
+fn refused_append_leaves_the_log_as_it_is() {
+    let (_timer, orders) = partition();
+    let appended = || orders.log.lock().unwrap().clone();
+    let mut produce = orders.append(1, "first").unwrap();
+    assert_eq!(orders.fetched(1, "a", 1), Ok(0));
+    assert_eq!(orders.fetched(1, "b", 1), Ok(1));
+    assert_eq!(over(&mut produce), Ok(1));
+
+    let led = orders.logs.in_epoch(&(), 1);
+    led.leave(&"a").unwrap();
+    led.leave(&"b").unwrap();
+    let (members, floor) = (1, 2);
+    let below = WaitError::Cancelled(CancelReason::BelowFloor { members, floor });
+    assert_eq!(orders.append(1, "too few").unwrap_err(), below);
+    assert_eq!(orders.fetched(1, "a", 1), Ok(0));
+    orders.lead(2, &[("a", 1), ("leader", 1)], 1).unwrap();
+    assert_eq!(orders.append(1, "late").unwrap_err(), other_epoch(1, 2));
+    assert_eq!(appended(), ["first"]);
+    assert_eq!(orders.logs.waits().len(), 0);
+}
+
+/// "b" reports more than the leader's log has, which nothing refuses: the leader lags behind it.
+#[test]
+fn shrink_leaves_the_leader_in_the_set() {
+    let (timer, orders) = partition();
+    assert_eq!(orders.fetched(1, "b", 500), Ok(0));
+    for _ in 0..3 {
+        orders.shrink(1).unwrap();
+        timer.advance(5 * SECOND);
+    }
+    let members: Vec<_> = orders
+        .logs
+        .members(&())
+        .into_iter()
+        .map(|of| of.0)
+        .collect();
+    assert_eq!(members, ["leader", "b"]);
 }
 
 /// A fetch of "b" on a lost connection is processed after a later fetch.
